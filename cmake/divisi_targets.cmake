@@ -1,0 +1,94 @@
+include(GoogleTest)
+
+# divisi_module(NAME sources... DEPS modules... LIBS private libraries...)
+#
+# One folder, one static library divisi_NAME. Its tests stand beside it (divisi_test).
+function(divisi_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  add_library(divisi_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(divisi_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(divisi_${name} PUBLIC divisi_${dep})
+  endforeach()
+  target_link_libraries(divisi_${name} PUBLIC fmt::fmt-header-only Threads::Threads PRIVATE ${ARG_LIBS})
+  set_property(GLOBAL APPEND PROPERTY DIVISI_MODULES divisi_${name})
+endfunction()
+
+# divisi_test(NAME sources... LINK targets... LABELS labels... PROPERTIES name value...)
+#
+# One GoogleTest program, one ctest entry a test. A preset that checks only some folders (tsan)
+# lists them in DIVISI_TEST_FOLDERS; the others' programs then wait until somebody asks for them.
+# Tests with the label `soak` run under ./test --soak only. Tests are listed when ctest starts,
+# not while building: a sanitized program may need an environment that only ctest gives it.
+add_custom_target(divisi_tests)
+function(divisi_test name)
+  if(NOT DIVISI_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;LABELS;PROPERTIES" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
+  if(DIVISI_TEST_FOLDERS AND NOT folder IN_LIST DIVISI_TEST_FOLDERS)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  endif()
+  add_dependencies(divisi_tests ${name})
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}" ${ARG_PROPERTIES})
+endfunction()
+
+# divisi_fuzzer(NAME sources... LINK modules... CORPUS folder)
+#
+# One libFuzzer program, and a ctest entry that runs it for DIVISI_FUZZ_SECONDS over the seeds in
+# the folder. New inputs go to the build tree; the seeds are only read.
+set(DIVISI_FUZZ_SECONDS 5 CACHE STRING "How long ctest lets each fuzzer look for new inputs")
+add_custom_target(divisi_fuzzers)
+function(divisi_fuzzer name)
+  cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  add_dependencies(divisi_fuzzers ${name})
+  set(found ${CMAKE_BINARY_DIR}/fuzz/found/${name})
+  file(MAKE_DIRECTORY ${found})
+  set(seeds "")
+  if(ARG_CORPUS)
+    cmake_path(ABSOLUTE_PATH ARG_CORPUS BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE seeds)
+  endif()
+  add_test(NAME fuzz.${name} COMMAND ${name} -max_total_time=${DIVISI_FUZZ_SECONDS} -timeout=10
+    -rss_limit_mb=1024 -verbosity=0 -print_final_stats=1 -artifact_prefix=${CMAKE_BINARY_DIR}/fuzz/${name}- ${found} ${seeds})
+  math(EXPR limit "${DIVISI_FUZZ_SECONDS} * 2 + 120")
+  set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz TIMEOUT ${limit})
+endfunction()
+
+# libdivisi.so holds every module. It is the only thing that programs, packages and
+# Python link, so that the router and the task are one object in a process.
+function(divisi_shared_library)
+  get_property(modules GLOBAL PROPERTY DIVISI_MODULES)
+  file(WRITE ${CMAKE_BINARY_DIR}/empty.cc "")
+  add_library(divisi SHARED ${CMAKE_BINARY_DIR}/empty.cc)
+  add_library(divisi::divisi ALIAS divisi)
+  # As an override of the target, because modules also name each other as plain libraries.
+  list(JOIN modules "," comma_modules)
+  set_property(TARGET divisi PROPERTY LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${comma_modules}")
+  target_link_libraries(divisi PRIVATE ${modules})
+  target_include_directories(divisi INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+  target_compile_features(divisi INTERFACE cxx_std_20)
+  set_target_properties(divisi PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
+  # Hidden visibility keeps our own internals in; the map also keeps in what templates of the
+  # standard library and third-party static code would add.
+  set(map ${PROJECT_SOURCE_DIR}/cmake/libdivisi.map)
+  target_link_options(divisi PRIVATE -Wl,--version-script=${map})
+  set_target_properties(divisi PROPERTIES LINK_DEPENDS ${map})
+  if(NOT (CMAKE_CXX_COMPILER_ID MATCHES Clang AND DIVISI_SANITIZE))
+    # clang leaves the sanitizer's own symbols of a shared library to the program.
+    target_link_options(divisi PRIVATE -Wl,--no-undefined)
+  endif()
+endfunction()

@@ -1,0 +1,40 @@
+// Where an event goes, and what a full queue does to it.
+#pragma once
+
+#include <string>
+#include <utility>
+
+namespace divisi {
+
+// What `emit` does when the queue towards a peer is full. Chosen per emit, by name.
+enum class Policy {
+  kBlock,       // wait (up to send_timeout), lose nothing: the default
+  kError,       // throw Error(kWouldBlock) at once
+  kDropOldest,  // replace the oldest unsent event of the same name; counted
+  kLatestOnly,  // keep only the newest unsent event of the same name; counted
+};
+
+// Who receives a remote event. Default: every linked peer that listens.
+struct Target {
+  enum class Kind { kAll, kNode, kLabel, kRole };
+  Kind kind = Kind::kAll;
+  int node = -1;
+  std::string pattern = {};  // label glob or role name
+  bool one_of = false;   // exactly one matching listening peer, in turn (a work queue)
+
+  static Target all() { return {}; }
+  static Target to_node(int id) { return {Kind::kNode, id, {}, false}; }
+  static Target to_label(std::string glob) { return {Kind::kLabel, -1, std::move(glob), false}; }
+  static Target to_role(std::string role) { return {Kind::kRole, -1, std::move(role), false}; }
+  static Target one_of_label(std::string glob) {
+    return {Kind::kLabel, -1, std::move(glob), true};
+  }
+  static Target one_of_role(std::string role) { return {Kind::kRole, -1, std::move(role), true}; }
+};
+
+struct SendOptions {
+  Target to = {};
+  Policy policy = Policy::kBlock;
+};
+
+}  // namespace divisi

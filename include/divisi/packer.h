@@ -1,0 +1,171 @@
+// Packer and Unpacker: MessagePack, one value at a time. What most code needs is in payload.h;
+// these two are for writing the Coder of a type of your own (coder.h).
+//
+// Neither is thread-safe. An Unpacker accepts any bytes: whatever it cannot read ends in a
+// PayloadError, never in a read outside the body; nesting is bounded by kMaxDepth.
+//
+// Two extension types carry what MessagePack lacks (all numbers little-endian):
+//
+//   ext 1, 4 bytes          a Buffer sent beside the body
+//     0  u32  index into the message's extra buffers
+//
+//   ext 2, 4 + 8*rank + n   a Tensor
+//     0  u8   dtype, see DType
+//     1  u8   rank, at most 32
+//     2  u8   0: the elements follow;  1: a u32 index into the extra buffers follows
+//     3  u8   0
+//     4  u64 * rank   the shape
+//     .  the elements (row-major), or the index
+//
+// A Buffer, or a tensor's elements, of kOutOfBand bytes or more go beside the body and are not
+// copied; smaller ones are a MessagePack bin, or inline in ext 2.
+#pragma once
+
+#include "divisi/buffer.h"
+#include "divisi/error.h"
+#include "divisi/export.h"
+#include "divisi/tensor.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace divisi {
+
+// From here on a copy into the body costs more than the bookkeeping of an extra buffer.
+inline constexpr std::size_t kOutOfBand = 8 * 1024;
+
+inline constexpr std::int8_t kBufferExtension = 1;
+inline constexpr std::int8_t kTensorExtension = 2;
+
+// Deeper than data that people write, shallow enough for any thread's stack.
+inline constexpr int kMaxDepth = 64;
+
+// A payload that is not what the reader expects: malformed, or of another type. The text names
+// the place, the expected and the received type.
+class DIVISI_API PayloadError : public UsageError {
+ public:
+  explicit PayloadError(const std::string& message) : UsageError(message) {}
+};
+
+// A number as received, before it is squeezed into a C++ type.
+struct Number {
+  enum class Kind : std::uint8_t { kSigned, kUnsigned, kReal };
+  Kind kind = Kind::kSigned;
+  union {
+    std::int64_t as_signed = 0;  // kSigned: always negative; others are kUnsigned
+    std::uint64_t as_unsigned;
+    double as_real;
+  };
+};
+
+class DIVISI_API Packer {
+ public:
+  Packer() noexcept = default;
+  Packer(Packer&&) noexcept = default;
+  Packer& operator=(Packer&&) noexcept = default;
+
+  void nil();
+  void boolean(bool value);
+  void integer(std::int64_t value);
+  void unsigned_integer(std::uint64_t value);
+  void real(double value);
+  void real32(float value);
+  void text(std::string_view value);
+  void bytes(std::span<const std::byte> value);
+  void buffer(const Buffer& value);
+  void tensor(const Tensor& value);
+  void array(std::size_t count);  // followed by `count` values
+  void map(std::size_t count);    // followed by `count` times a key and a value
+
+  std::span<const std::byte> body() const noexcept {
+    return {reinterpret_cast<const std::byte*>(data_.get()), size_};
+  }
+  std::span<const Buffer> buffers() const noexcept { return buffers_; }
+
+  // Forgets the contents and keeps the memory, unless there is unusually much of it.
+  void clear() noexcept;
+
+ private:
+  char* reserve(std::size_t size);
+  void written(const char* end) noexcept { size_ = static_cast<std::size_t>(end - data_.get()); }
+  std::uint32_t add_buffer(const Buffer& value);
+
+  std::unique_ptr<char[]> data_;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
+  std::vector<Buffer> buffers_;
+};
+
+class DIVISI_API Unpacker {
+ public:
+  enum class Kind {
+    kNil,
+    kBool,
+    kInteger,
+    kReal,
+    kText,
+    kBytes,
+    kArray,
+    kMap,
+    kBuffer,
+    kTensor,
+    kUnknown,
+  };
+
+  // `body` and what `buffers` and `owner` point to must outlive the Unpacker and every view taken
+  // from it. With an `owner` of the body, Buffers read from it share its bytes, else they copy.
+  explicit Unpacker(std::span<const std::byte> body, std::span<const Buffer> buffers = {},
+                    const Buffer* owner = nullptr) noexcept
+      : at_(reinterpret_cast<const char*>(body.data())),
+        end_(at_ + body.size()),
+        buffers_(buffers),
+        owner_(owner) {}
+
+  bool at_end() const noexcept { return at_ == end_; }
+  Kind kind() const;
+
+  void nil();
+  bool boolean();
+  Number number(std::string_view expected);
+  std::string_view text();
+  std::span<const std::byte> bytes();  // a bin, or an extra buffer
+  Buffer buffer();
+  Tensor tensor();
+
+  // The number of values that follow (of pairs, in a map): never more than the body can hold.
+  // Call leave() after the last of them.
+  std::size_t array();
+  std::size_t map();
+  void leave() noexcept { --depth_; }
+
+  void skip();
+
+  // Throws: "expected <expected>, received <what is next>".
+  [[noreturn]] void mismatch(std::string_view expected) const;
+  // What is next, for messages: "integer 300", "string", "list of 3".
+  std::string describe() const;
+
+ private:
+  std::size_t container(bool is_map);
+  struct Extension {
+    std::int8_t type;
+    std::span<const char> data;
+  };
+  Extension extension();
+  const Buffer& extra_buffer(const char* index) const;
+  Buffer share(std::span<const char> part, std::size_t alignment) const;
+  std::span<const char> take(std::size_t size);
+
+  const char* at_;
+  const char* end_;
+  std::span<const Buffer> buffers_;
+  const Buffer* owner_;
+  int depth_ = 0;
+};
+
+}  // namespace divisi

@@ -1,0 +1,282 @@
+// Parallel: one `main` in several processes that hear each other's events.
+//
+//   void greet() {
+//     auto running = divisi::task.start();
+//     if (divisi::task.router().node_id() == 0) divisi::task.on("greeting", [](std::string m) {...});
+//     else divisi::task.emit("greeting", "Hi");
+//     divisi::task.run(10);
+//   }
+//   DIVISI_MAIN(greet)
+//   int main() { return divisi::Parallel::runner({.n_parallel_workers = 2}).run(greet); }
+//
+// Parallel::instance() is the router of this process: inactive until a runner (or ditask) has made
+// the process a node of a job. Every member may be called from any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "divisi/delivery.h"
+#include "divisi/error.h"
+#include "divisi/event.h"
+#include "divisi/export.h"
+#include "divisi/main.h"
+#include "divisi/payload.h"
+
+namespace divisi {
+
+// Everything has a default but the number of workers. A wrong value is a UsageError that names it.
+struct ParallelOptions {
+  int n_parallel_workers = 0;          // 1 or more
+  std::string mq_type = "nng";         // the native transport; "divisi" means the same
+  std::vector<std::string> attach_to = {};  // addresses every worker dials besides the topology
+  std::string protocol = "ipc";        // ipc, tcp
+  std::string address = {};                 // tcp: host to listen on; empty: detected
+  std::vector<int> ports = {};              // tcp: none or one counts up (from 50515)
+  std::string topology = "mesh";       // mesh, star, alone
+  std::set<std::string> labels = {};
+  std::vector<int> node_ids = {};  // none or one counts up (from 0)
+  bool auto_recover = false;  // call main again in place after an exception
+  int max_retries = -1;       // of auto_recover; -1: without limit
+  std::chrono::milliseconds startup_interval{0};
+
+  std::string job_id = {};  // nodes of different jobs refuse each other
+  std::string secret = {};  // nodes prove to each other that they hold it
+  bool allow_pickle = false;
+  std::chrono::milliseconds join_timeout{60'000};
+  std::chrono::milliseconds send_timeout{30'000};
+  std::uint64_t queue_bytes = std::uint64_t{64} << 20;    // for each link and direction
+  std::uint64_t memory_bytes = std::uint64_t{256} << 20;  // for all links together
+  std::uint64_t max_message_bytes = std::uint64_t{1} << 30;
+  Policy send_policy = Policy::kBlock;
+  std::string codec = "native";
+  std::string worker_lost = "fail";  // fail, ignore, restart
+  std::string hub_lost = "ignore";   // star: ignore, finish
+  bool relay = false;                // a hub hands the events of one leaf on to the others
+  int expected_nodes = 0;            // of the whole job: main waits for all that the topology links
+
+  std::chrono::milliseconds grace{5'000};  // between asking workers to end and killing them
+  std::string log_dir = {};                     // one file a node
+  std::string log_level = "info";
+};
+
+// A run that failed: the text names the node and carries its own message.
+class DIVISI_API WorkerError : public Error {
+ public:
+  WorkerError(Code code, const std::string& message, int exit_code, int node_id)
+      : Error(code, message), exit_code_(exit_code), node_id_(node_id) {}
+  int exit_code() const noexcept { return exit_code_; }
+  int node_id() const noexcept { return node_id_; }  // -1: not one node's fault
+
+ private:
+  int exit_code_;
+  int node_id_;
+};
+
+struct PeerInfo {
+  int node_id = 0;
+  std::set<std::string> labels;
+  std::set<std::string> roles;
+  std::string address;
+  bool connected = false;
+  bool lost = false;
+  bool ready = false;
+};
+
+struct PeerCounters {
+  int node_id = 0;
+  std::uint64_t sent = 0;            // events queued for the peer
+  std::uint64_t received = 0;        // events
+  std::uint64_t resent = 0;          // frames, after reconnects
+  std::uint64_t dropped = 0;         // by policy, or beyond the bound while it was lost
+  std::uint64_t undelivered = 0;     // to earlier lives of the peer
+  std::uint64_t gaps = 0;            // events the peer said it had dropped for us
+  std::uint64_t reconnects = 0;
+  std::uint64_t queued_bytes = 0;
+  std::uint64_t unacknowledged = 0;  // events
+  std::chrono::milliseconds oldest{0};  // about how long the oldest of them has waited
+};
+
+struct TopicCounters {
+  std::string topic;
+  std::uint64_t sent = 0;  // once for each peer
+  std::uint64_t received = 0;
+  std::uint64_t dropped = 0;
+};
+
+struct RouterStats {
+  std::vector<PeerCounters> peers;
+  std::vector<TopicCounters> topics;
+  std::uint64_t unlistened = 0;  // arrived, but nobody listened
+  std::uint64_t held = 0;        // wait for their first listener
+};
+
+class DIVISI_API Parallel {
+ public:
+  class Runner;
+
+  // Checks nothing yet: a wrong option is an error of the call that runs.
+  static Runner runner(ParallelOptions options);
+
+  static Parallel& instance();
+  Parallel(const Parallel&) = delete;
+  Parallel& operator=(const Parallel&) = delete;
+
+  // --- who we are ---
+  bool is_active() const;
+  int node_id() const;   // -1 while inactive
+  int local_id() const;  // index within the launcher; -1 while inactive
+  int n_parallel_workers() const;
+  std::set<std::string> labels() const;
+  std::string mq_type() const;
+  std::string address() const;  // where this node listens
+  bool auto_recover() const;
+  int max_retries() const;
+  int retries() const;  // how often main has failed and was called again
+  int get_attach_to_len() const;
+  int get_attch_to_len() const { return get_attach_to_len(); }
+
+  // --- events of the router, beside those of tasks ---
+  // `peer_joined`, `peer_lost`, `peer_back` and `peer_left` are events too: listeners take (int node_id).
+  template <class F>
+  ListenerId on(std::string_view event, F&& fn, ListenOptions options = {}) {
+    return add(event, detail::make_listener(std::forward<F>(fn)), options, false);
+  }
+  template <class F>
+  ListenerId once(std::string_view event, F&& fn, ListenOptions options = {}) {
+    return add(event, detail::make_listener(std::forward<F>(fn)), options, true);
+  }
+  void off(std::string_view pattern);
+  void off(std::string_view pattern, ListenerId id);
+
+  // To every peer that listens; never to ourselves. No-op while inactive.
+  template <class... A>
+  void emit(std::string_view event, const A&... args) {
+    emit_to(SendOptions{}, event, args...);
+  }
+  template <class... A>
+  void emit_to(const SendOptions& options, std::string_view event, const A&... args) {
+    PackScratch scratch;
+    send(event, pack_args(scratch, args...), options);
+  }
+
+  // --- peers ---
+  std::vector<PeerInfo> peers() const;
+  // Waits until `count` peers are connected; false after the timeout.
+  bool wait_for_peers(std::size_t count, std::chrono::milliseconds timeout) const;
+  // Our listeners are made: peers may stop sending what we do not listen to. Called by the first
+  // run or wait_for of a task, and by itself ten seconds after the start.
+  void ready();
+  // Waits until every event so far was received by its peers; false after the timeout.
+  bool flush(std::chrono::milliseconds timeout);
+  // Waits until every node that ever joined has called it as often. Throws TimeoutError naming
+  // those that are missing.
+  void barrier(std::chrono::milliseconds timeout = std::chrono::seconds(60));
+  RouterStats stats() const;
+
+  // --- calls with an answer ---
+  // Others may call `name`; fn runs on the router's loop, what it returns or throws goes back.
+  template <class F>
+  void serve(std::string_view name, F fn);
+
+  // Calls `name` on another node. Throws Error (what it threw, or no such peer), TimeoutError.
+  template <class R = Value, class... A>
+  R call(int node_id, std::string_view name, std::chrono::milliseconds timeout, const A&... args) {
+    const std::uint64_t id = begin_call();
+    PackScratch scratch;
+    const PayloadView& request = pack_args(scratch, this->node_id(), id, args...);
+    const Value answer = finish_call(id, node_id, name, request, timeout);
+    if constexpr (!std::is_void_v<R>) return answer.template as<R>();
+  }
+
+  // --- for the library itself ---
+  void send(std::string_view topic, const PayloadView& payload, const SendOptions& options);
+
+ private:
+  Parallel();
+  ~Parallel();
+  ListenerId add(std::string_view event, std::unique_ptr<detail::Listener> listener,
+                 ListenOptions options, bool once);
+  std::uint64_t begin_call();
+  Value finish_call(std::uint64_t id, int node_id, std::string_view name,
+                    const PayloadView& request, std::chrono::milliseconds timeout);
+  void answer(int node_id, std::uint64_t id, bool ok, const Value& value);
+  template <class F, class... P>
+  void serve_typed(std::string_view name, F fn, detail::Params<P...>);
+};
+
+// Starts the workers and waits for them.
+class DIVISI_API Parallel::Runner {
+ public:
+  explicit Runner(ParallelOptions options) : options_(std::move(options)) {}
+
+  // Throws: UsageError for a wrong option or an unregistered function, WorkerError for a run that
+  // failed, what main threw if it ran in this process (one worker).
+  template <class F>
+  void operator()(F&& main, std::vector<std::string> args = {}) const {
+    start(erase(std::forward<F>(main)), std::move(args));
+  }
+
+  // The same for the end of main(): prints one line on failure, returns the exit code.
+  template <class F>
+  int run(F&& main, std::vector<std::string> args = {}) const noexcept {
+    return run_reporting(erase(std::forward<F>(main)), std::move(args));
+  }
+
+ private:
+  struct Main {
+    detail::AnyFunction function = nullptr;  // registered by DIVISI_MAIN, for other processes
+    std::function<int(const std::vector<std::string>&)> call;  // for this one
+  };
+
+  template <class F>
+  static Main erase(F&& main) {
+    Main erased;
+    using Callable = std::decay_t<F>;
+    if constexpr (std::is_pointer_v<Callable>) {
+      erased.function = reinterpret_cast<detail::AnyFunction>(main);
+    }
+    erased.call = [callable = Callable(std::forward<F>(main))](
+                      const std::vector<std::string>& args) mutable {
+      return detail::call_main(callable, "main", args);
+    };
+    return erased;
+  }
+
+  void start(const Main& main, std::vector<std::string> args) const;
+  int run_reporting(const Main& main, std::vector<std::string> args) const noexcept;
+
+  ParallelOptions options_;
+};
+
+template <class F, class... P>
+void Parallel::serve_typed(std::string_view name, F fn, detail::Params<P...>) {
+  on("call." + std::string(name),
+     [this, fn = std::move(fn)](int caller, std::uint64_t id, P... params) {
+       try {
+         if constexpr (std::is_void_v<std::invoke_result_t<const F&, P...>>) {
+           fn(std::forward<P>(params)...);
+           answer(caller, id, true, Value());
+         } else {
+           answer(caller, id, true, Value::from(fn(std::forward<P>(params)...)));
+         }
+       } catch (const std::exception& error) {
+         answer(caller, id, false, Value(error.what()));
+       }
+     });
+}
+
+template <class F>
+void Parallel::serve(std::string_view name, F fn) {
+  serve_typed(name, std::move(fn), detail::params_of<F>());
+}
+
+}  // namespace divisi

@@ -1,0 +1,246 @@
+// The seam through which remote events enter a loop.
+#include "event/loop_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <future>
+#include <semaphore>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace divisi::event {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+constexpr auto kDeadline = 30s;
+
+// Some events with one integer each.
+class Numbers final : public Batch {
+ public:
+  Numbers(std::string event, std::vector<int> values)
+      : event_(std::move(event)), values_(std::move(values)) {}
+
+  void deliver(Dispatcher& sink) noexcept override {
+    for (const int value : values_) {
+      PackScratch scratch;
+      sink.dispatch({event_, pack_args(scratch, value), 3, 0});
+    }
+  }
+
+ private:
+  const std::string event_;
+  const std::vector<int> values_;
+};
+
+std::unique_ptr<Batch> numbers(std::string event, std::vector<int> values) {
+  return std::make_unique<Numbers>(std::move(event), std::move(values));
+}
+
+TEST(LoopCoreTest, AnIdleStrandAsksThePosterToRunOrWakeIt) {
+  EventLoop loop;
+  LoopCore& core = *loop.core();
+  std::vector<int> seen;
+  std::thread::id ran_on;
+  loop.on("e", [&](int value) {
+    seen.push_back(value);
+    ran_on = std::this_thread::get_id();
+    EXPECT_TRUE(LoopCore::on_loop_thread());
+  });
+  ASSERT_TRUE(core.post(numbers("e", {1, 2})));
+  EXPECT_FALSE(core.post(numbers("e", {3}))) << "the first poster will run it";
+  loop.emit("e", 4);
+  EXPECT_FALSE(LoopCore::on_loop_thread());
+  core.drain_here();
+  EXPECT_THAT(seen, ElementsAre(1, 2, 3, 4)) << "local and remote in the order they were posted";
+  EXPECT_EQ(ran_on, std::this_thread::get_id());
+
+  ASSERT_TRUE(core.post(numbers("e", {5})));
+  core.wake();
+  core.wake();
+  loop.stop();
+  EXPECT_EQ(seen.back(), 5);
+  EXPECT_NE(ran_on, std::this_thread::get_id());
+  EXPECT_FALSE(core.post(numbers("e", {6}))) << "dropped";
+}
+
+TEST(LoopCoreTest, ADrainThatSpentItsBudgetHandsOverInOrder) {
+  constexpr auto kBudget = 1us;
+  EventLoop loop;
+  LoopCore& core = *loop.core();
+  std::vector<int> seen;
+  std::vector<std::thread::id> threads;
+  std::binary_semaphore gone_over(0);
+  loop.on("e", [&](int value) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (value == 1 && std::chrono::steady_clock::now() - begin < kBudget) {
+    }
+    if (value == 2) gone_over.acquire();
+    seen.push_back(value);
+    threads.push_back(std::this_thread::get_id());
+  });
+  ASSERT_TRUE(core.post(numbers("e", {1})));
+  core.post(numbers("e", {2}));
+  core.post(numbers("e", {3}));
+  core.drain_here(kBudget);
+  gone_over.release();
+  loop.stop();
+  EXPECT_THAT(seen, ElementsAre(1, 2, 3));
+  EXPECT_EQ(threads[0], std::this_thread::get_id());
+  EXPECT_NE(threads[1], std::this_thread::get_id());
+}
+
+TEST(LoopCoreTest, ABatchPostedByAListenerRunsAfterIt) {
+  EventLoop loop;
+  LoopCore& core = *loop.core();
+  std::vector<int> seen;
+  loop.on("e", [&](int value) {
+    seen.push_back(value);
+    if (value == 1) {
+      EXPECT_FALSE(core.post(numbers("e", {3})));
+    }
+  });
+  ASSERT_TRUE(core.post(numbers("e", {1, 2})));
+  core.drain_here();
+  EXPECT_THAT(seen, ElementsAre(1, 2, 3));
+}
+
+TEST(LoopCoreTest, RemoteEventsReachEveryListenerOnce) {
+  EventLoop loop;
+  std::vector<int> seen;
+  for (int i = 0; i < 3; ++i) loop.on("e", [&seen, i](int) { seen.push_back(i); });
+  ASSERT_TRUE(loop.core()->post(numbers("e", {7})));
+  loop.core()->drain_here();
+  EXPECT_THAT(seen, ElementsAre(0, 1, 2));
+}
+
+TEST(LoopCoreTest, AMismatchOfARemoteEventIsStoredAndLaterOnesStillArrive) {
+  EventLoop loop;
+  int sum = 0;
+  loop.on("text", [](const std::string&) {});
+  loop.on("number", [&](int value) { sum += value; });
+  loop.core()->post(numbers("text", {1}));
+  loop.core()->post(numbers("number", {1, 2, 3}));
+  loop.core()->drain_here();
+  EXPECT_EQ(sum, 6);
+  try {
+    loop.raise_stored();
+    ADD_FAILURE();
+  } catch (const PayloadError& error) {
+    EXPECT_STREQ(error.what(), "event \"text\": argument 1: expected string, received integer 1");
+  }
+}
+
+TEST(LoopCoreTest, WithSeveralThreadsBatchesKeepTheOrderOfEachName) {
+  EventLoop loop("wide", {.threads = 3});
+  std::vector<std::vector<int>> seen(6);
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    loop.on("name" + std::to_string(i), [&seen, i](int value) { seen[i].push_back(value); });
+  }
+  for (int value = 0; value < 500; ++value) {
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      if (loop.core()->post(numbers("name" + std::to_string(i), {value}))) loop.core()->wake();
+    }
+  }
+  loop.stop();
+  for (const auto& values : seen) {
+    EXPECT_EQ(values.size(), 500u);
+    EXPECT_TRUE(std::is_sorted(values.begin(), values.end()));
+  }
+}
+
+TEST(LoopCoreTest, DispatchInlineRunsOnlyEventsWhoseListenersAllAskedForIt) {
+  EventLoop loop;
+  int calls = 0;
+  PackScratch scratch;
+  const RemoteEvent event{"e", pack_args(scratch, 1), 0, 0};
+  EXPECT_FALSE(loop.core()->dispatch_inline(event)) << "no listeners";
+  loop.on("e", [&](int value) { calls += value; }, {.inline_ = true});
+  EXPECT_TRUE(loop.core()->dispatch_inline(event));
+  EXPECT_EQ(calls, 1);
+  loop.on("e", [&](int value) { calls += value; });
+  EXPECT_FALSE(loop.core()->dispatch_inline(event));
+  EXPECT_EQ(calls, 1);
+  ASSERT_TRUE(loop.core()->post(numbers("e", {10})));
+  loop.core()->drain_here();
+  EXPECT_EQ(calls, 21) << "on the strand all of them run";
+}
+
+TEST(LoopCoreTest, TheInterestHookHearsOfFirstAndLastListeners) {
+  EventLoop loop;
+  std::vector<std::pair<std::string, bool>> heard;
+  loop.on("before", [] {});
+  loop.core()->set_interest_hook(
+      [&](std::string_view event, bool listened) { heard.emplace_back(event, listened); });
+  const ListenerId first = loop.on("e", [] {});
+  const ListenerId second = loop.on("e", [] {});
+  loop.off("e", first);
+  loop.off("e", second);
+  loop.once("once", [] {}, {.inline_ = true});
+  loop.emit("once");
+  loop.wait_for("waited", 0s);
+  loop.stop();
+  EXPECT_THAT(heard, ElementsAre(Pair("before", true), Pair("e", true), Pair("e", false),
+                                 Pair("once", true), Pair("once", false), Pair("waited", true),
+                                 Pair("waited", false), Pair("before", false)));
+}
+
+TEST(LoopCoreTest, WaitsCanBeWokenWithAReason) {
+  EventLoop loop;
+  LoopCore& core = *loop.core();
+  WaitSpec patient;
+  WaitSpec impatient;
+  impatient.wake_on_finish = true;
+  auto first = std::async(std::launch::async, [&] { return core.wait("first", patient).reason; });
+  auto second =
+      std::async(std::launch::async, [&] { return core.wait("second", impatient).reason; });
+  while (!core.listened("first") || !core.listened("second")) std::this_thread::yield();
+  // Registration and the list of waits are two steps: ask until it takes.
+  while (second.wait_for(0s) != std::future_status::ready) core.wake_waiters(WakeReason::kFinish);
+  EXPECT_EQ(second.get(), WakeReason::kFinish);
+  EXPECT_EQ(first.wait_for(0s), std::future_status::timeout) << "did not ask to hear of finish";
+  while (first.wait_for(0s) != std::future_status::ready) core.wake_waiters(WakeReason::kFailure);
+  EXPECT_EQ(first.get(), WakeReason::kFailure);
+}
+
+TEST(LoopCoreTest, AWakeJustBeforeTheWaitIsNotMissed) {
+  EventLoop loop;
+  WaitSpec spec;
+  spec.already = [] { return WakeReason::kFinish; };
+  EXPECT_EQ(loop.core()->wait("e", spec).reason, WakeReason::kFinish);
+  EXPECT_FALSE(loop.listened("e"));
+}
+
+TEST(LoopCoreTest, AWaitReceivesARemoteEvent) {
+  EventLoop loop;
+  auto waiting = std::async(std::launch::async, [&] { return loop.wait_for("e", kDeadline); });
+  while (!loop.listened("e")) std::this_thread::yield();
+  ASSERT_TRUE(loop.core()->post(numbers("e", {9})));
+  loop.core()->drain_here();
+  EXPECT_EQ(waiting.get()->get<int>(0), 9);
+}
+
+TEST(LoopCoreTest, ManyShortLivedNamesDoNotPileUp) {
+  EventLoop loop;
+  int calls = 0;
+  loop.on("kept", [&] { ++calls; });
+  for (int i = 0; i < 10'000; ++i) {
+    const std::string name = "reply_" + std::to_string(i);
+    loop.on(name, [&] { ++calls; }, {.inline_ = true});
+    loop.emit(name);
+    loop.off(name);
+  }
+  EXPECT_EQ(calls, 10'000);
+  loop.emit("kept");
+  loop.stop();
+  EXPECT_EQ(calls, 10'001);
+}
+
+}  // namespace
+}  // namespace divisi::event

@@ -1,0 +1,115 @@
+// LoopCore's waiting: a one-shot listener that hands its arguments to a blocked thread.
+#include "event/loop_core.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <utility>
+
+namespace divisi::event {
+
+struct LoopCore::Waiter {
+  std::mutex mutex;
+  std::condition_variable ended;
+  // Guarded by mutex.
+  bool done = false;
+  WaitResult result;
+
+  bool wake_on_finish = false;  // constant
+
+  void finish(WaitResult with) {
+    const std::lock_guard lock(mutex);
+    if (done) return;
+    done = true;
+    result = std::move(with);
+    ended.notify_all();
+  }
+};
+
+class LoopCore::WaitListener final : public Listener {
+ public:
+  explicit WaitListener(std::shared_ptr<Waiter> waiter) : waiter_(std::move(waiter)) {
+    once = true;
+  }
+
+  void call(const divisi::detail::LocalCall& call) override {
+    finish([&] { return divisi::detail::local_args(call); });
+  }
+  void call(const PayloadView& payload) override {
+    finish([&] { return unpack_any(payload); });
+  }
+
+ private:
+  // What is wrong with the arguments is the waiter's business, not the loop's.
+  template <class Make>
+  void finish(Make make) {
+    WaitResult result{WakeReason::kEvent, {}, nullptr};
+    try {
+      result.args = make();
+    } catch (...) {
+      result.decode_error = std::current_exception();
+    }
+    waiter_->finish(std::move(result));
+  }
+
+  const std::shared_ptr<Waiter> waiter_;
+};
+
+WaitResult LoopCore::wait(std::string_view event, const WaitSpec& spec) {
+  if (strand_of(EventTable::hash(event)).is_current()) {
+    throw UsageError(fmt::format(
+        "wait_for(\"{}\") inside a listener of event loop {}: the loop cannot run the event before "
+        "this listener returns",
+        event, name_));
+  }
+  const auto waiter = std::make_shared<Waiter>();
+  waiter->wake_on_finish = spec.wake_on_finish;
+  auto listener = std::make_unique<WaitListener>(waiter);
+  const Listener& registered = *listener;
+  add(event, std::move(listener));
+  {
+    const std::lock_guard lock(waiters_mutex_);
+    waiters_.push_back(waiter);
+  }
+  // From here on nothing is missed; what came just before is asked for.
+  if (stopped()) {
+    end_wait(*waiter, WakeReason::kStopped);
+  } else if (errors_.has_error()) {
+    end_wait(*waiter, WakeReason::kError);
+  } else if (spec.already) {
+    if (const auto reason = spec.already()) end_wait(*waiter, *reason);
+  }
+  {
+    const std::stop_callback cancel(spec.stop, [&] { end_wait(*waiter, WakeReason::kCancelled); });
+    std::unique_lock lock(waiter->mutex);
+    const auto is_done = [&] { return waiter->done; };
+    const auto now = std::chrono::steady_clock::now();
+    if (spec.timeout >= std::chrono::steady_clock::time_point::max() - now) {
+      waiter->ended.wait(lock, is_done);
+    } else {
+      waiter->ended.wait_until(lock, now + spec.timeout, is_done);
+    }
+    waiter->done = true;  // too late for anybody else
+    lock.unlock();
+  }
+  table_.remove_exact(event, registered);
+  const std::lock_guard lock(waiters_mutex_);
+  std::erase(waiters_, waiter);
+  return std::move(waiter->result);
+}
+
+void LoopCore::end_wait(Waiter& waiter, WakeReason reason) {
+  waiter.finish({reason, {}, nullptr});
+}
+
+void LoopCore::wake_waiters(WakeReason reason) {
+  std::vector<std::shared_ptr<Waiter>> waiters;
+  {
+    const std::lock_guard lock(waiters_mutex_);
+    waiters = waiters_;
+  }
+  for (const auto& waiter : waiters) {
+    if (reason != WakeReason::kFinish || waiter->wake_on_finish) end_wait(*waiter, reason);
+  }
+}
+
+}  // namespace divisi::event

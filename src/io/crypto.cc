@@ -1,0 +1,42 @@
+#include "io/crypto.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <sys/random.h>
+
+#include "base/status.h"
+
+namespace divisi::io {
+
+void fill_random(std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::getrandom(bytes.data(), bytes.size(), 0);
+    DIVISI_CHECK(n > 0 || errno == EINTR, "the kernel gives random bytes");
+    if (n > 0) bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+std::uint64_t random_u64() {
+  std::uint64_t value = 0;
+  fill_random(std::as_writable_bytes(std::span(&value, 1)));
+  return value;
+}
+
+Digest hmac_sha256(std::string_view key, std::span<const std::byte> message) {
+  Digest digest{};
+  unsigned length = 0;
+  // HMAC() refuses a null key, which an empty string_view may carry.
+  const void* const key_data = key.empty() ? "" : key.data();
+  HMAC(EVP_sha256(), key_data, static_cast<int>(key.size()),
+       reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+       reinterpret_cast<unsigned char*>(digest.data()), &length);
+  DIVISI_CHECK(length == digest.size(), "SHA-256 gives 32 bytes");
+  return digest;
+}
+
+bool equal_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+}  // namespace divisi::io

@@ -1,0 +1,22 @@
+// What the handshake needs of cryptography: random bytes and a keyed proof.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace divisi::io {
+
+using Digest = std::array<std::byte, 32>;
+
+void fill_random(std::span<std::byte> bytes);
+std::uint64_t random_u64();
+
+Digest hmac_sha256(std::string_view key, std::span<const std::byte> message);
+
+// Takes the same time whatever differs.
+bool equal_constant_time(std::span<const std::byte> a, std::span<const std::byte> b);
+
+}  // namespace divisi::io

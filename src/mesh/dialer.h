@@ -1,0 +1,25 @@
+// Dialer: one address that this node keeps a link to. Loop only.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "io/reactor.h"
+#include "mesh/link.h"
+#include "mesh/node.h"
+
+namespace divisi::mesh {
+
+struct Node::Dialer {
+  explicit Dialer(io::Address to) : address(std::move(to)) {}
+
+  const io::Address address;
+  std::unique_ptr<io::Timer> pending;  // a dial under way, or the pause before the next
+  std::chrono::milliseconds pause{0};  // doubles up to a second, starts anew after a success
+  bool joined = false;                 // was linked once, or needs no link
+  bool unneeded = false;               // the address is our own, or its node said goodbye
+  std::weak_ptr<Link> link;            // the link it led to
+  io::TimePoint duplicate_since{};     // when a peer first said that our id is taken
+};
+
+}  // namespace divisi::mesh

@@ -1,0 +1,498 @@
+#include "mesh/node.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/glob.h"
+#include "base/log.h"
+#include "io/crypto.h"
+#include "mesh/connection.h"
+#include "mesh/dialer.h"
+
+namespace divisi::mesh {
+
+namespace {
+
+// An emitter that finds this much waiting writes it itself: it is a full batch, and waking the
+// loop for it would only move the work.
+constexpr std::size_t kWriteYourself = 64 * 1024;
+
+// After a pause of this length a single event is written at once by its emitter; closer together
+// they are left to the loop, which takes all that came meanwhile in one system call.
+constexpr auto kIdle = std::chrono::microseconds(50);
+
+}  // namespace
+
+const char* to_string(PeerChange change) {
+  switch (change) {
+    case PeerChange::kJoined: return "peer_joined";
+    case PeerChange::kLost: return "peer_lost";
+    case PeerChange::kBack: return "peer_back";
+    case PeerChange::kLeft: return "peer_left";
+  }
+  return "peer";
+}
+
+Result<std::unique_ptr<Node>> Node::start(io::Reactor& reactor, NodeOptions options,
+                                          OnPeerChange on_change) {
+  while (options.self.incarnation == 0) options.self.incarnation = io::random_u64();
+  std::unique_ptr<Node> node(new Node(reactor, std::move(options), std::move(on_change)));
+  if (Status listening = node->listen(); !listening.ok()) return failure(listening);
+  for (const auto& text : node->options_.dial) {
+    DIVISI_TRY(const io::Address address, io::Address::parse(text));
+    node->dialers_.push_back(std::make_shared<Dialer>(address));
+  }
+  reactor.run_on_loop([&] { node->start_on_loop(); });
+  return node;
+}
+
+Node::Node(io::Reactor& reactor, NodeOptions options, OnPeerChange on_change)
+    : reactor_(reactor),
+      options_(std::move(options)),
+      on_change_(std::move(on_change)),
+      routes_(options_.queue_bytes) {}
+
+Node::~Node() { close(std::chrono::milliseconds(0)); }
+
+bool Node::joined() const {
+  std::size_t connected = 0;
+  for (const auto& [id, link] : links_) connected += link->out.stream != nullptr ? 1 : 0;
+  const auto present = [&](int id) { return links_.contains(id) || departed_.contains(id); };
+  return unjoined_dialers_ == 0 &&
+         connected + departed_.size() >= static_cast<std::size_t>(options_.expected_peers) &&
+         std::all_of(options_.expected_nodes.begin(), options_.expected_nodes.end(), present);
+}
+
+Status Node::join() {
+  Lock lock(mutex_);
+  const auto deadline = std::chrono::steady_clock::now() + options_.join_timeout;
+  while (!joined()) {
+    if (!join_error_.ok()) return join_error_;
+    if (join_cancelled_ || closing_) {
+      return make_status(Code::kCancelled, "joining the job was cancelled");
+    }
+    ++waiting_;
+    const auto woken = changed_.wait_until(lock, deadline);
+    --waiting_;
+    if (woken == std::cv_status::timeout && !joined()) break;
+  }
+  if (joined()) return {};
+  std::string missing;
+  for (const int id : options_.expected_nodes) {
+    if (!links_.contains(id) && !departed_.contains(id)) missing += fmt::format(" node {},", id);
+  }
+  for (const auto& text : dial_errors_) missing += " " + text.second + ",";
+  if (missing.empty()) {
+    missing = fmt::format(" {} of {} peers are linked,", links_.size(), options_.expected_peers);
+  }
+  missing.pop_back();
+  return make_status(Code::kTimeout, "join timeout: node {} waited {:.1f} s; missing:{}",
+                     options_.self.node,
+                     std::chrono::duration<double>(options_.join_timeout).count(), missing);
+}
+
+void Node::cancel_join() {
+  const Lock lock(mutex_);
+  join_cancelled_ = true;
+  changed_.notify_all();
+}
+
+Node::OutTopic& Node::out_topic(std::string_view name) {
+  if (auto* const cached = last_topic_; cached != nullptr && cached->name == name) return *cached;
+  auto found = topics_.find(name);
+  if (found == topics_.end()) {
+    auto topic = std::make_unique<OutTopic>();
+    topic->name = name;
+    if (next_topic_ <= kMaxTopics) topic->id = next_topic_++;
+    // Names made up as one goes must not fill the memory: beyond the interned ones, forget some.
+    if (topic->id == 0 && topics_.size() > 2 * kMaxTopics) {
+      std::erase_if(topics_, [](const auto& item) {
+        return item.second->id == 0 && item.second->users == 0;
+      });
+      last_topic_ = nullptr;
+    }
+    found = topics_.emplace(topic->name, std::move(topic)).first;
+  }
+  last_topic_ = found->second.get();
+  return *last_topic_;
+}
+
+bool Node::wants(const Outbound& out, std::string_view topic) const {
+  return !out.ready || out.subscriptions.contains(topic);
+}
+
+// The links that get an event, in the order of their node ids.
+void Node::choose(OutTopic& topic, const Target& to, std::vector<LinkPtr>& targets) {
+  if (topic.wanted_version != links_version_) {
+    topic.wanted.assign(link_list_.size(), false);
+    for (std::size_t i = 0; i < link_list_.size(); ++i) {
+      topic.wanted[i] = wants(link_list_[i]->out, topic.name);
+    }
+    topic.wanted_version = links_version_;
+  }
+  const auto matches = [&](const Link& link) {
+    switch (to.kind) {
+      case Target::Kind::kAll: return true;
+      case Target::Kind::kNode: return link.peer.node == to.node;
+      case Target::Kind::kLabel: return any_label_matches(to.pattern, link.peer.labels);
+      case Target::Kind::kRole: return link.out.roles.contains(to.pattern);
+    }
+    return false;
+  };
+  for (std::size_t i = 0; i < link_list_.size(); ++i) {
+    if (topic.wanted[i] && matches(*link_list_[i])) targets.push_back(link_list_[i]);
+  }
+  if (!to.one_of || targets.size() < 2) return;
+  // In turn, but not to one that is away while another is there.
+  LinkPtr chosen;
+  for (std::size_t i = 0; i < targets.size() && !chosen; ++i) {
+    const LinkPtr& candidate = targets[(topic.turn + i) % targets.size()];
+    if (candidate->out.stream != nullptr && !is_full(*candidate, 0)) {
+      chosen = candidate;
+      topic.turn = (topic.turn + i + 1) % targets.size();
+    }
+  }
+  if (!chosen) chosen = targets[topic.turn++ % targets.size()];
+  targets.assign(1, std::move(chosen));
+}
+
+Status Node::send(std::string_view topic, const PayloadView& payload, const SendOptions& options) {
+  OutEvent event;
+  event.topic_name = topic;
+  event.codec = static_cast<std::uint8_t>(payload.codec);
+  event.has_kwargs = payload.has_kwargs;
+  event.body = payload.body;
+  event.buffers = payload.buffers;
+  if (topic.empty() || topic.size() > kMaxTopicName) {
+    return make_status(Code::kInvalid, "event name of {} bytes: 1 to {} are allowed", topic.size(),
+                       kMaxTopicName);
+  }
+  if (payload.buffers.size() > kMaxBuffers) {
+    return make_status(Code::kInvalid, "event '{}' has {} large buffers, at most {}", topic,
+                       payload.buffers.size(), kMaxBuffers);
+  }
+  const std::size_t bytes = OutLog::message_bytes(event);
+  if (bytes > options_.max_message_bytes || payload.body.size() > 0xffffffffu) {
+    return make_status(Code::kInvalid, "event '{}' is {} bytes, a message has at most {}", topic,
+                       bytes, options_.max_message_bytes);
+  }
+
+  thread_local std::vector<LinkPtr> targets;  // no allocation when warm
+  targets.clear();
+  Lock lock(mutex_);
+  if (closing_) return make_status(Code::kClosed, "the node is closing");
+  OutTopic& out = out_topic(topic);
+  choose(out, options.to, targets);
+  if (targets.empty()) {
+    if (options.to.kind == Target::Kind::kNode && !links_.contains(options.to.node)) {
+      return make_status(Code::kNotFound, "event '{}' for node {}: no such peer is linked", topic,
+                         options.to.node);
+    }
+    if (options.to.one_of) {
+      return make_status(Code::kUnavailable, "event '{}': no peer with {} '{}' listens", topic,
+                         options.to.kind == Target::Kind::kRole ? "role" : "label",
+                         options.to.pattern);
+    }
+    return {};
+  }
+  // What is referenced instead of copied needs an owner; make one copy for all peers.
+  if (payload.body.size() >= OutLog::kExternal) {
+    if (payload.owner.empty()) {
+      event.body_owner = Buffer::copy_of(payload.body);
+    } else {
+      const auto at = static_cast<std::size_t>(payload.body.data() - payload.owner.data());
+      event.body_owner = payload.owner.slice(at, payload.body.size());
+    }
+    event.body = event.body_owner.bytes();
+  }
+  Status first_failure;
+  ++out.users;
+  for (const LinkPtr& link : targets) {
+    Status status = queue(lock, link, out, event, bytes, options.policy);
+    if (!status.ok() && first_failure.ok()) first_failure = std::move(status);
+  }
+  --out.users;
+  for (const LinkPtr& link : targets) written_or_flush_later(lock, link);
+  targets.clear();
+  return first_failure;
+}
+
+Status Node::queue(Lock& lock, const LinkPtr& link, OutTopic& topic, OutEvent& event,
+                   std::size_t bytes, Policy policy) {
+  if (policy != Policy::kBlock || is_full(*link, bytes)) {
+    const Result<bool> space = make_space(lock, link, topic, bytes, policy);
+    if (!space) return space.error();
+    if (!*space) return {};
+  }
+  if (link->out.left) {  // while we waited, for it or for another one
+    ++link->out.undelivered;
+    ++undelivered_;
+    ++topic.dropped;
+    return {};
+  }
+  append(*link, topic, event, policy == Policy::kDropOldest || policy == Policy::kLatestOnly);
+  return {};
+}
+
+void Node::append(Link& link, OutTopic& topic, OutEvent& event, bool droppable) {
+  Outbound& out = link.out;
+  const std::size_t before = out.log.bytes();
+  if (before == 0) out.oldest_since = reactor_.now();
+  if (out.gap > 0) out.log.append_gap(std::exchange(out.gap, 0));
+  event.topic_id = topic.id;
+  if (topic.id != 0) {
+    if (out.topics_named.size() < topic.id) out.topics_named.resize(topic.id);
+    if (!out.topics_named[topic.id - 1]) {
+      out.topics_named[topic.id - 1] = true;
+      out.log.append_topic(topic.id, topic.name);
+    }
+  }
+  out.log.append_event(event, droppable);
+  queued_bytes_ += out.log.bytes() - before;
+  ++out.events_sent;
+  ++topic.sent;
+}
+
+bool Node::is_full(const Link& link, std::size_t bytes) const {
+  const std::size_t mine = link.out.log.bytes();
+  if (mine == 0) return false;  // one message always fits
+  // A callback may go beyond its peer's queue, up to the memory of the process: were it to wait
+  // while the peer's callback waits for us, neither would ever read again.
+  const std::size_t limit =
+      event::LoopCore::on_loop_thread() ? options_.memory_bytes : options_.queue_bytes;
+  return mine + bytes > limit || queued_bytes_ + bytes > options_.memory_bytes;
+}
+
+// Ok(true): there is room. Ok(false): this event is dropped (and counted). Waits under kBlock.
+Result<bool> Node::make_space(Lock& lock, const LinkPtr& link, OutTopic& topic, std::size_t bytes,
+                              Policy policy) {
+  Outbound& out = link->out;
+  const auto count_dropped = [&](std::size_t events) {
+    out.dropped += events;
+    topic.dropped += events;
+  };
+  const auto drop_queued = [&](bool only_oldest) {
+    const std::size_t before = out.log.bytes();
+    const std::size_t events = out.log.drop_unsent(topic.name, only_oldest);
+    queued_bytes_ -= before - out.log.bytes();
+    count_dropped(events);
+    return events;
+  };
+  if (policy == Policy::kLatestOnly) {
+    drop_queued(false);
+    return true;  // one of each name may go beyond the bound
+  }
+  if (policy == Policy::kDropOldest) {
+    while (is_full(*link, bytes) && drop_queued(true) > 0) {
+    }
+  }
+  if (!is_full(*link, bytes)) return true;
+  if (out.lost || policy == Policy::kDropOldest) {
+    count_dropped(1);
+    ++out.gap;
+    return false;
+  }
+  if (policy == Policy::kError) {
+    return failure(Code::kWouldBlock, "event '{}': the queue to node {} is full ({} bytes)",
+                   topic.name, link->peer.node, out.log.bytes());
+  }
+  const auto deadline = std::chrono::steady_clock::now() + options_.send_timeout;
+  while (is_full(*link, bytes) && !out.lost && !out.left && !closing_) {
+    request_flush();
+    ++waiting_;
+    const auto woken = changed_.wait_until(lock, deadline);
+    --waiting_;
+    if (woken == std::cv_status::timeout && is_full(*link, bytes) && !out.lost && !out.left) {
+      return failure(Code::kTimeout,
+                     "event '{}': node {} took nothing for {:.1f} s, {} bytes wait for it; is its "
+                     "callback blocked? (send_timeout)",
+                     topic.name, link->peer.node,
+                     std::chrono::duration<double>(options_.send_timeout).count(), out.log.bytes());
+    }
+  }
+  if (out.lost && is_full(*link, bytes)) {
+    count_dropped(1);
+    ++out.gap;
+    return false;
+  }
+  return true;
+}
+
+void Node::written_or_flush_later(Lock& lock, const LinkPtr& link) {
+  Outbound& out = link->out;
+  if (out.stream == nullptr || out.writing || out.waiting_writable) return;
+  if (out.log.unsent_bytes() == 0) return;
+  if (out.log.unsent_bytes() >= kWriteYourself) return write_some(lock, link);
+  if (flush_requested_) return;
+  const auto now = reactor_.now();
+  if (now - out.last_written >= kIdle) return write_some(lock, link);
+  request_flush();
+}
+
+void Node::request_flush() {
+  if (std::exchange(flush_requested_, true)) return;
+  reactor_.post([this, alive = std::weak_ptr(alive_)] {
+    if (alive.expired()) return;
+    Lock lock(mutex_);
+    flush_requested_ = false;
+    const std::vector<LinkPtr> links = link_list_;
+    for (const LinkPtr& link : links) write_some(lock, link);
+  });
+}
+
+void Node::subscribe(std::string_view topic, std::string_view event, const LoopPtr& loop) {
+  if (routes_.subscribe(topic, event, loop)) broadcast_names(Kind::kSubscribe, {std::string(topic)});
+}
+
+void Node::unsubscribe(std::string_view topic, const event::LoopCore* loop) {
+  if (routes_.unsubscribe(topic, loop)) broadcast_names(Kind::kUnsubscribe, {std::string(topic)});
+}
+
+void Node::unsubscribe_all(const event::LoopCore* loop) {
+  const auto gone = routes_.unsubscribe_all(loop);
+  if (!gone.empty()) broadcast_names(Kind::kUnsubscribe, gone);
+}
+
+void Node::broadcast_names(Kind kind, const std::vector<std::string>& names) {
+  Lock lock(mutex_);
+  for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
+    if (link->out.stream == nullptr) continue;  // the next connection begins with the whole list
+    add_names(link->out, kind, 0, names);
+    write_some(lock, link);
+  }
+}
+
+bool Node::listens(int node, std::string_view topic) const {
+  const Lock lock(mutex_);
+  const auto found = links_.find(node);
+  return found != links_.end() && wants(found->second->out, topic);
+}
+
+void Node::ready() {
+  {
+    Lock lock(mutex_);
+    if (std::exchange(is_ready_, true)) return;
+    for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
+      // The leaves of a relaying hub must send everything: what one of them listens to may be
+      // known to the hub later than to the program.
+      if (link->out.stream == nullptr || options_.relay) continue;
+      add_control(link->out, Kind::kReady, 0, 0, {});
+      write_some(lock, link);
+    }
+  }
+  routes_.stop_holding();
+}
+
+void Node::announce_role(std::string role) {
+  std::vector<std::string> roles;
+  {
+    const Lock lock(mutex_);
+    if (!own_roles_.insert(std::move(role)).second) return;
+    roles.assign(own_roles_.begin(), own_roles_.end());
+  }
+  broadcast_names(Kind::kRoles, roles);
+}
+
+bool Node::flushed() const {
+  return std::all_of(link_list_.begin(), link_list_.end(), [](const LinkPtr& link) {
+    return link->out.lost || link->out.log.all_acknowledged();
+  });
+}
+
+bool Node::flush(std::chrono::milliseconds deadline) {
+  Lock lock(mutex_);
+  request_flush();
+  ++waiting_;
+  const bool done = changed_.wait_for(lock, deadline, [this] { return closed_ || flushed(); });
+  --waiting_;
+  return done && flushed();
+}
+
+std::vector<PeerInfo> Node::peers() const {
+  const Lock lock(mutex_);
+  std::vector<PeerInfo> all;
+  for (const auto& [id, link] : links_) all.push_back(info(*link));
+  return all;
+}
+
+bool Node::wait_for_peers(std::size_t count, std::chrono::milliseconds timeout) const {
+  Lock lock(mutex_);
+  const auto enough = [&] {
+    std::size_t connected = 0;
+    for (const auto& [id, link] : links_) connected += link->out.stream != nullptr ? 1 : 0;
+    return closed_ || connected >= count;
+  };
+  ++waiting_;
+  const bool found = changed_.wait_for(lock, timeout, enough);
+  --waiting_;
+  return found && !closed_;
+}
+
+PeerInfo Node::info(const Link& link) const {
+  return {link.peer.node,   link.peer.incarnation,          link.peer.labels, link.out.roles,
+          link.peer.listen, link.out.stream != nullptr, link.out.lost,    link.out.ready};
+}
+
+NodeStats Node::stats() const {
+  NodeStats all;
+  all.unlistened = routes_.unlistened();
+  all.held = routes_.held();
+  const Lock lock(mutex_);
+  all.undelivered = undelivered_;
+  const auto now = reactor_.now();
+  std::map<std::string, TopicStats> topics;
+  for (const auto& [name, topic] : topics_) {
+    TopicStats& row = topics[topic->name];
+    row.sent += topic->sent;
+    row.dropped += topic->dropped;
+  }
+  for (const auto& [name, count] : topics_received_) topics[name].received += count;
+  for (auto& [name, row] : topics) {
+    row.topic = name;
+    all.topics.push_back(std::move(row));
+  }
+  for (const auto& [id, link] : links_) {
+    const Outbound& out = link->out;
+    PeerStats row;
+    row.node = id;
+    row.sent = out.events_sent;
+    row.received = out.events_received;
+    row.resent = out.resent;
+    row.dropped = out.dropped;
+    row.lost = out.undelivered;
+    row.gaps = out.gaps_told;
+    row.reconnects = out.reconnects;
+    row.queued_bytes = out.log.bytes();
+    row.unacknowledged = out.log.unacknowledged();
+    if (out.log.bytes() > 0) {
+      row.oldest = std::chrono::duration_cast<std::chrono::milliseconds>(now - out.oldest_since);
+    }
+    all.peers.push_back(row);
+  }
+  return all;
+}
+
+void Node::close(std::chrono::milliseconds deadline) {
+  {
+    Lock lock(mutex_);
+    if (std::exchange(closing_, true)) return;
+    changed_.notify_all();
+  }
+  if (deadline.count() > 0 && !flush(deadline)) {
+    log::warning("closing with unacknowledged events after {} ms", deadline.count());
+  }
+  reactor_.run_on_loop([this, deadline] { say_goodbye(deadline.count() > 0); });
+  if (deadline.count() > 0) {  // let the peers close first, so that nothing on the wire is cut off
+    Lock lock(mutex_);
+    ++waiting_;
+    changed_.wait_for(lock, std::min(deadline, std::chrono::milliseconds(1'000)),
+                      [this] { return open_connections_ == 0; });
+    --waiting_;
+  }
+  reactor_.run_on_loop([this] { stop_on_loop(); });
+  const Lock lock(mutex_);
+  closed_ = true;
+  changed_.notify_all();
+}
+
+}  // namespace divisi::mesh

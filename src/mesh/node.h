@@ -1,0 +1,210 @@
+// Node: this process among its peers.
+//
+//   auto node = Node::start(reactor, options, on_change);   // listens
+//   node->join();                                           // blocks until the known links are up
+//   node->subscribe("task.greeting", "greeting", loop);
+//   node->send("task.greeting", payload, {});
+//   node->close(5s);                                        // flushes, says goodbye
+//
+// Guarantees: docs/guarantees.md. Threads: every public member may be called from any thread but
+// the loop's own; those that say "blocks" never from a callback of the reactor. One lock (`mutex_`)
+// protects what emitters and the loop share; it is never held across a system call or a callback.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "divisi/delivery.h"
+#include "divisi/payload.h"
+#include "io/reactor.h"
+#include "mesh/link.h"
+#include "mesh/options.h"
+#include "mesh/routes.h"
+
+namespace divisi::mesh {
+
+class Node {
+ public:
+  // `on_change` runs on the loop.
+  static Result<std::unique_ptr<Node>> start(io::Reactor& reactor, NodeOptions options,
+                                             OnPeerChange on_change);
+  ~Node();  // as close(0)
+
+  // Where this node listens, with the real port; empty if nowhere.
+  std::string address() const { return address_; }
+  int id() const { return options_.self.node; }
+  const std::vector<std::string>& dialled() const { return options_.dial; }
+  std::uint64_t incarnation() const { return options_.self.incarnation; }
+
+  // Blocks. kForbidden or kUnauthorized if a peer refused us, kTimeout after join_timeout with what
+  // is missing, kCancelled by cancel_join().
+  Status join();
+  void cancel_join();
+  // The same as a question, for callers that must not block.
+  bool joined() const;
+
+  // Blocks while a queue is full (policy kBlock). kTimeout names the peer that stayed full.
+  Status send(std::string_view topic, const PayloadView& payload, const SendOptions& options);
+
+  void subscribe(std::string_view topic, std::string_view event, const LoopPtr& loop);
+  void unsubscribe(std::string_view topic, const event::LoopCore* loop);
+  void unsubscribe_all(const event::LoopCore* loop);
+
+  // Whether a linked peer may listen to `topic`; false without such a peer.
+  bool listens(int node, std::string_view topic) const;
+  // An event of this process itself for its own listeners of `topic`.
+  void deliver_local(std::string_view topic, const Payload& payload) {
+    routes_.post_local(topic, payload, id());
+  }
+
+  void ready();
+  void announce_role(std::string role);
+
+  // Blocks until all living peers have acknowledged everything; false at the deadline.
+  bool flush(std::chrono::milliseconds deadline);
+  bool flushed() const;
+
+  // Blocks: refuses new sends, flushes, says goodbye, closes. Called again it does nothing.
+  void close(std::chrono::milliseconds deadline);
+
+  // The launcher saw that process end: do not wait for its heartbeat.
+  void peer_died(int node);
+
+  std::vector<PeerInfo> peers() const;
+  // Blocks until `count` peers are connected.
+  bool wait_for_peers(std::size_t count, std::chrono::milliseconds timeout) const;
+  NodeStats stats() const;
+
+ private:
+  friend class Connection;
+  class LinkControl;
+  struct Dialer;
+  struct OutTopic {
+    std::string name;
+    std::uint32_t id = 0;  // 0: beyond the interned ones
+    std::uint64_t sent = 0;
+    std::uint64_t dropped = 0;
+    std::size_t turn = 0;  // of one-of-N delivery
+    int users = 0;         // sends under way, which may wait
+    // Whether each link wants it, valid for one state of the links.
+    std::vector<bool> wanted;
+    std::uint64_t wanted_version = 0;
+  };
+
+  struct TextHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>()(text);
+    }
+  };
+
+  Node(io::Reactor& reactor, NodeOptions options, OnPeerChange on_change);
+  Status listen();
+
+  // node.cc: with mutex_ held.
+  using Lock = std::unique_lock<std::mutex>;
+  OutTopic& out_topic(std::string_view name);
+  bool wants(const Outbound& out, std::string_view topic) const;
+  void choose(OutTopic& topic, const Target& to, std::vector<LinkPtr>& targets);
+  Status queue(Lock& lock, const LinkPtr& link, OutTopic& topic, OutEvent& event,
+               std::size_t bytes, Policy policy);
+  void append(Link& link, OutTopic& topic, OutEvent& event, bool droppable);
+  Result<bool> make_space(Lock& lock, const LinkPtr& link, OutTopic& topic, std::size_t bytes,
+                          Policy policy);
+  bool is_full(const Link& link, std::size_t bytes) const;
+  void written_or_flush_later(Lock& lock, const LinkPtr& link);
+  void request_flush();
+
+  // node_write.cc: with mutex_ held; releases it around the system call.
+  void write_some(Lock& lock, const LinkPtr& link);
+  std::size_t gather(Outbound& out, std::span<iovec> parts, std::size_t& control_bytes);
+  void add_control(Outbound& out, Kind kind, std::uint8_t flags, std::uint64_t sequence,
+                   std::span<const std::byte> content);
+  void add_names(Outbound& out, Kind kind, std::uint8_t flags,
+                 const std::vector<std::string>& names);
+  void add_ack(Outbound& out);
+  void broadcast_names(Kind kind, const std::vector<std::string>& names);
+
+  // node_links.cc: loop only.
+  void start_on_loop();
+  void dial(const std::shared_ptr<Dialer>& dialer);
+  void redial_later(const std::shared_ptr<Dialer>& dialer);
+  void dial_failed(const std::shared_ptr<Dialer>& dialer, const Status& status);
+  void greeted(const std::shared_ptr<Connection>& connection);
+  void refused(const std::shared_ptr<Connection>& connection);
+  Handshake::Verdict admit(const Connection& connection, const Identity& peer);
+  void attach(const std::shared_ptr<Connection>& connection);
+  void detach(const LinkPtr& link, const std::string& reason);
+  void connection_ended(const std::shared_ptr<Connection>& connection, const Status& why);
+  void link_broken(const LinkPtr& link, const std::string& reason);
+  void declare_lost(const LinkPtr& link);
+  void retire(const LinkPtr& link, bool said_goodbye);
+  void received(const LinkPtr& link);
+  void dialer_joined(const std::shared_ptr<Dialer>& dialer);
+  void say_goodbye(bool politely);
+  void stop_on_loop();
+  void forget(const std::shared_ptr<Connection>& connection);
+  bool preferred(const Connection& connection, const Identity& peer) const;
+  std::uint64_t window() const;  // mutex_ held
+  void tick();
+  void tell(PeerChange change, const Link& link);
+  void count_received(const Received& events);  // mutex_ held
+  void relay(const LinkPtr& from, const Received& events);
+  void grant_after_relay(Lock& lock, const LinkPtr& acknowledged_by);
+  void update_grant(Link& link);                // mutex_ held
+  void schedule_ack(const LinkPtr& link);
+  PeerInfo info(const Link& link) const;  // mutex_ held
+
+  // Constant after construction.
+  io::Reactor& reactor_;
+  NodeOptions options_;
+  const OnPeerChange on_change_;
+  std::string address_;
+
+  // Provides its own synchronisation.
+  Routes routes_;
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;  // acknowledgements, links, joining
+  // Guarded by mutex_.
+  std::map<int, LinkPtr> links_;  // by node id, without those that left
+  std::vector<LinkPtr> link_list_;
+  std::uint64_t links_version_ = 1;
+  std::unordered_map<std::string, std::unique_ptr<OutTopic>, TextHash, std::equal_to<>> topics_;
+  OutTopic* last_topic_ = nullptr;  // into topics_: most emits repeat the name of the one before
+  std::unordered_map<std::string, std::uint64_t> topics_received_;
+  std::uint32_t next_topic_ = 1;
+  std::size_t queued_bytes_ = 0;   // of all links
+  std::uint64_t undelivered_ = 0;  // events for incarnations that ended
+  mutable int waiting_ = 0;       // threads in changed_.wait
+  bool flush_requested_ = false;
+  bool closing_ = false;
+  bool closed_ = false;
+  bool is_ready_ = false;
+  bool join_cancelled_ = false;
+  Status join_error_;
+  std::size_t unjoined_dialers_ = 0;
+  std::map<std::string, std::string> dial_errors_;  // by address: the last reason
+  std::size_t open_connections_ = 0;                // that peers may still read from
+  std::set<std::string> own_roles_;
+  std::set<int> departed_;  // node ids that left; they count as having been here
+
+  // Loop only.
+  std::unique_ptr<io::Listener> listener_;
+  std::vector<std::shared_ptr<Dialer>> dialers_;
+  std::vector<std::shared_ptr<Connection>> greeting_;  // handshake not over
+  std::vector<std::shared_ptr<Connection>> ending_;    // the peer is still reading
+  std::unique_ptr<io::Timer> tick_timer_;
+  std::unique_ptr<io::Timer> ready_timer_;
+  std::uint64_t next_connection_ = 1;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // expires with stop_on_loop()
+};
+
+}  // namespace divisi::mesh

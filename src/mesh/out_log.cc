@@ -1,0 +1,401 @@
+#include "mesh/out_log.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/status.h"
+
+namespace divisi::mesh {
+
+namespace {
+
+constexpr std::size_t kBlockBytes = 64 * 1024;
+
+std::size_t prefix_bytes(const OutEvent& event) {
+  return kMessagePrefix + (event.topic_id == 0 ? 2 + event.topic_name.size() : 0) +
+         (event.trace != 0 ? 8 : 0) + 8 * event.buffers.size();
+}
+
+template <class T>
+std::byte* put(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof value);
+  return at + sizeof value;
+}
+
+std::byte* put_prefix(std::byte* at, const OutEvent& event) {
+  at = put(at, event.topic_id);
+  at = put(at, static_cast<std::uint32_t>(event.body.size()));
+  if (event.topic_id == 0) {
+    at = put(at, static_cast<std::uint16_t>(event.topic_name.size()));
+    std::memcpy(at, event.topic_name.data(), event.topic_name.size());
+    at += event.topic_name.size();
+  }
+  if (event.trace != 0) at = put(at, event.trace);
+  for (const Buffer& buffer : event.buffers) at = put(at, std::uint64_t{buffer.size()});
+  return at;
+}
+
+const Buffer& zeros() {
+  static const Buffer bytes = [] {
+    Buffer made(kBufferAlignment);
+    std::memset(made.mutable_data(), 0, made.size());
+    return made;
+  }();
+  return bytes;
+}
+
+}  // namespace
+
+std::size_t OutLog::message_bytes(const OutEvent& event) {
+  std::size_t total = prefix_bytes(event) + event.body.size();
+  for (const Buffer& buffer : event.buffers) {
+    total = align_up(total, kBufferAlignment) + buffer.size();
+  }
+  return total;
+}
+
+void OutLog::append_event(const OutEvent& event, bool droppable) {
+  const std::size_t total = message_bytes(event);
+  FrameHeader header;
+  header.kind = Kind::kEvent;
+  header.codec = event.codec;
+  header.buffers = static_cast<std::uint8_t>(event.buffers.size());
+  header.flags = static_cast<std::uint8_t>((event.has_kwargs ? kFlagKwargs : 0) |
+                                           (event.trace != 0 ? kFlagTrace : 0) |
+                                           (event.relayed ? kFlagRelayed : 0));
+  const std::size_t prefix = prefix_bytes(event);
+
+  if (total < kExternal && event.buffers.empty() && !droppable) {  // the common, small case
+    header.length = static_cast<std::uint32_t>(total);
+    header.sequence = next_sequence_++;
+    std::byte* at = reserve(kHeaderBytes + total, true);
+    write_header(at, header);
+    at = put_prefix(at + kHeaderBytes, event);
+    if (!event.body.empty()) std::memcpy(at, event.body.data(), event.body.size());
+    note_added(kHeaderBytes + total);
+    return;
+  }
+
+  // The pieces of the message in order; what is short is copied, the rest referenced.
+  std::deque<Buffer> pieces;
+  pieces.emplace_back(prefix);
+  put_prefix(pieces.back().mutable_data(), event);
+  if (!event.body.empty()) {
+    pieces.push_back(event.body_owner.empty() ? Buffer::copy_of(event.body) : event.body_owner);
+  }
+  std::size_t end = prefix + event.body.size();
+  for (const Buffer& buffer : event.buffers) {
+    const std::size_t aligned = align_up(end, kBufferAlignment);
+    if (aligned != end) pieces.push_back(zeros().slice(0, aligned - end));
+    if (!buffer.empty()) pieces.push_back(buffer);
+    end = aligned + buffer.size();
+  }
+
+  std::deque<Droppable>* entries = nullptr;
+  if (droppable) {
+    inline_open_ = false;  // its headers must be alone in their segments
+    entries = &droppable_[std::string(event.topic_name)];
+    while (!entries->empty() && entries->front().sequence <= acknowledged_) entries->pop_front();
+    entries->push_back({next_sequence_, first_segment_ + segments_.size(), 0});
+  }
+  std::size_t left = total;
+  for (bool first = true; first || left > 0; first = false) {
+    const std::size_t part = std::min(left, kChunkBytes);
+    const bool more = part < left;
+    header.kind = first ? Kind::kEvent : Kind::kChunk;
+    header.flags = static_cast<std::uint8_t>((first ? header.flags : 0) | (more ? kFlagMore : 0));
+    const bool announce = first && more;
+    header.length = static_cast<std::uint32_t>(part + (announce ? 8 : 0));
+    if (!droppable) pad_to_alignment(kHeaderBytes + (announce ? 8 : 0));
+    begin_frame(header);
+    if (announce) {
+      put(reserve(8, false), std::uint64_t{total});
+      note_added(8);
+    }
+    for (std::size_t room = part; room > 0;) {
+      Buffer& piece = pieces.front();
+      const std::size_t take = std::min(room, piece.size());
+      append_piece(piece.slice(0, take), take >= kExternal || droppable);
+      if (take == piece.size()) {
+        pieces.pop_front();
+      } else {
+        piece = piece.slice(take, piece.size() - take);
+      }
+      room -= take;
+    }
+    left -= part;
+    if (droppable) inline_open_ = false;
+  }
+  if (droppable) {
+    entries->back().segments = first_segment_ + segments_.size() - entries->back().segment;
+  }
+}
+
+void OutLog::append_topic(std::uint32_t id, std::string_view name) {
+  FrameHeader header;
+  header.kind = Kind::kTopic;
+  header.length = static_cast<std::uint32_t>(sizeof id + name.size());
+  begin_frame(header);
+  std::memcpy(put(reserve(header.length, false), id), name.data(), name.size());
+  note_added(header.length);
+}
+
+void OutLog::append_gap(std::uint64_t events) {
+  FrameHeader header;
+  header.kind = Kind::kGap;
+  header.length = sizeof events;
+  begin_frame(header);
+  put(reserve(sizeof events, false), events);
+  note_added(sizeof events);
+}
+
+void OutLog::begin_frame(FrameHeader header) {
+  header.sequence = next_sequence_++;
+  write_header(reserve(kHeaderBytes, true), header);
+  note_added(kHeaderBytes);
+}
+
+// Large frames start so that their content lies at a multiple of 64 in the stream: see finding 4 of
+// the performance notes (the kernel's copy is slow onto a target slightly ahead of its source).
+void OutLog::pad_to_alignment(std::size_t header_size) {
+  const std::size_t off = (position_ + header_size) % kBufferAlignment;
+  if (off == 0) return;
+  const std::size_t pad = kBufferAlignment - off;
+  std::memset(reserve(pad, true), 0, pad);
+  // A pad belongs to the frame behind it.
+  bytes_ += pad;
+  unsent_bytes_ += pad;
+  position_ += pad;
+  segments_.back().end += pad;
+  segments_.back().last_sequence = next_sequence_;
+}
+
+std::byte* OutLog::reserve(std::size_t size, bool starts_frame) {
+  const bool fits = block_used_ + size <= block_.size();
+  if (!fits) {
+    block_ = Buffer(std::max(kBlockBytes, size));
+    block_used_ = 0;
+  }
+  // A frame never starts behind the middle of another one: walking a segment relies on it.
+  if (!inline_open_ || !fits || (starts_frame && !segments_.back().starts_frame)) {
+    segments_.push_back({block_, block_used_, block_used_, next_sequence_, starts_frame});
+    inline_open_ = true;
+  }
+  std::byte* const at = block_.mutable_data() + block_used_;
+  block_used_ += size;
+  return at;
+}
+
+// Makes reserved bytes part of the log; they belong to the newest frame.
+void OutLog::note_added(std::size_t size) {
+  Segment& last = segments_.back();
+  last.end += size;
+  last.last_sequence = next_sequence_ - 1;
+  bytes_ += size;
+  unsent_bytes_ += size;
+  position_ += size;
+}
+
+void OutLog::append_piece(Buffer bytes, bool reference) {
+  const std::size_t size = bytes.size();
+  if (reference) {
+    inline_open_ = false;
+    segments_.push_back({std::move(bytes), 0, 0, 0, false});
+  } else {
+    std::memcpy(reserve(size, false), bytes.data(), size);
+  }
+  note_added(size);
+}
+
+std::size_t OutLog::drop_unsent(std::string_view topic, bool only_oldest) {
+  const auto found = droppable_.find(std::string(topic));
+  if (found == droppable_.end()) return 0;
+  auto& entries = found->second;
+  const std::uint64_t cursor = first_segment_ + cursor_segment_;
+  // What was handed out to a writer, or half written, can no longer be changed.
+  while (!entries.empty() && (entries.front().segment < gathered_end_ ||
+                              entries.front().segment < cursor ||
+                              (entries.front().segment == cursor && cursor_offset_ > 0))) {
+    entries.pop_front();
+  }
+  std::size_t dropped = 0;
+  while (!entries.empty() && !(only_oldest && dropped == 1)) {
+    const Droppable entry = entries.front();
+    entries.pop_front();
+    for (std::uint64_t n = entry.segment; n < entry.segment + entry.segments; ++n) {
+      Segment& segment = segments_[n - first_segment_];
+      std::size_t kept = 0;
+      if (segment.starts_frame) {
+        std::byte* const at = segment.data.mutable_data() + segment.begin;
+        FrameHeader header = read_header(at);
+        header.flags = kFlagDropped;
+        header.length = 0;
+        header.buffers = 0;
+        write_header(at, header);
+        kept = kHeaderBytes;
+      }
+      const std::size_t removed = segment.size() - kept;
+      bytes_ -= removed;
+      unsent_bytes_ -= removed;
+      segment.end = segment.begin + kept;
+      if (kept == 0) segment.data = Buffer();
+    }
+    ++dropped;
+  }
+  if (entries.empty()) droppable_.erase(found);
+  return dropped;
+}
+
+std::size_t OutLog::gather(std::span<iovec> parts, std::size_t limit, std::size_t& total) {
+  std::size_t count = 0;
+  total = 0;
+  std::size_t offset = cursor_offset_;
+  std::size_t index = cursor_segment_;
+  for (; index < segments_.size() && count < parts.size() && total < std::max<std::size_t>(limit, 1);
+       ++index, offset = 0) {
+    Segment& segment = segments_[index];
+    const std::size_t size = segment.size() - offset;
+    if (size == 0) continue;
+    parts[count++] = {const_cast<std::byte*>(segment.data.data()) + segment.begin + offset, size};
+    total += size;
+  }
+  gathered_end_ = first_segment_ + index;
+  return count;
+}
+
+void OutLog::advance(std::size_t written) {
+  unsent_bytes_ -= written;
+  while (written > 0) {
+    const std::size_t left = segments_[cursor_segment_].size() - cursor_offset_;
+    const std::size_t take = std::min(written, left);
+    cursor_offset_ += take;
+    written -= take;
+    if (cursor_offset_ < segments_[cursor_segment_].size()) break;
+    if (cursor_segment_ + 1 == segments_.size()) break;  // may still grow
+    ++cursor_segment_;
+    cursor_offset_ = 0;
+  }
+  gathered_end_ = 0;
+  free_acknowledged();
+}
+
+std::size_t OutLog::to_frame_end() const {
+  if (cursor_segment_ >= segments_.size()) return 0;
+  // Walk from the last segment that starts a frame.
+  std::size_t start = cursor_segment_;
+  while (!segments_[start].starts_frame && start > 0) --start;
+  std::size_t before = 0;  // bytes from that segment's begin to the cursor
+  for (std::size_t i = start; i < cursor_segment_; ++i) before += segments_[i].size();
+  before += cursor_offset_;
+  const Segment& segment = segments_[start];
+  const std::byte* const bytes = segment.data.data() + segment.begin;
+  std::size_t at = 0;
+  while (at < before) {
+    if (at >= segment.size()) break;
+    if (static_cast<Kind>(bytes[at]) == Kind::kPad) {
+      ++at;
+      continue;
+    }
+    at += kHeaderBytes + read_header(bytes + at).length;
+  }
+  return at - std::min(at, before);
+}
+
+bool OutLog::acknowledge(std::uint64_t sequence) {
+  if (sequence >= next_sequence_) return false;
+  if (sequence <= acknowledged_) return true;
+  acknowledged_ = sequence;
+  free_acknowledged();
+  return true;
+}
+
+void OutLog::free_acknowledged() {
+  while (!segments_.empty() && cursor_segment_ > 0 &&
+         segments_.front().last_sequence <= acknowledged_) {
+    pop_front();
+  }
+  // The last segment has no successor to move the cursor to; free it once it is all sent.
+  if (segments_.size() == 1 && cursor_segment_ == 0 && gathered_end_ == 0 &&
+      cursor_offset_ == segments_.front().size() && all_acknowledged()) {
+    pop_front();
+    cursor_offset_ = 0;
+    inline_open_ = false;
+    block_used_ = 0;  // nobody refers to the block any more: stay where the cache is warm
+    droppable_.clear();
+  }
+}
+
+void OutLog::pop_front() {
+  bytes_ -= segments_.front().size();
+  segments_.pop_front();
+  ++first_segment_;
+  if (cursor_segment_ > 0) --cursor_segment_;
+}
+
+std::size_t OutLog::walk_to(std::uint64_t sequence, const Segment& segment) const {
+  const std::byte* const bytes = segment.data.data() + segment.begin;
+  std::size_t at = 0;
+  while (at < segment.size()) {
+    if (static_cast<Kind>(bytes[at]) == Kind::kPad) {
+      ++at;
+      continue;
+    }
+    const FrameHeader header = read_header(bytes + at);
+    if (header.sequence >= sequence) break;
+    at += kHeaderBytes + header.length;
+  }
+  return std::min(at, segment.size());
+}
+
+bool OutLog::rewind(std::uint64_t sequence) {
+  if (sequence >= next_sequence_ || sequence < acknowledged_) return false;
+  acknowledged_ = sequence;
+  cursor_segment_ = 0;
+  cursor_offset_ = 0;
+  gathered_end_ = 0;
+  while (!segments_.empty() && segments_.front().last_sequence <= sequence) pop_front();
+  if (segments_.empty()) {
+    inline_open_ = false;
+  } else {
+    const std::size_t skip = walk_to(sequence + 1, segments_.front());
+    segments_.front().begin += skip;
+    bytes_ -= skip;
+  }
+  unsent_bytes_ = bytes_;
+  return true;
+}
+
+std::uint64_t OutLog::sent_after(std::uint64_t sequence) const {
+  std::uint64_t sent = next_sequence_ - 1;
+  if (cursor_segment_ < segments_.size() && unsent_bytes_ > 0) {
+    // The segment under the cursor may be sent in part; its predecessor is sent in full.
+    sent = cursor_segment_ > 0 ? segments_[cursor_segment_ - 1].last_sequence : acknowledged_;
+  }
+  return sent > sequence ? sent - sequence : 0;
+}
+
+std::uint64_t OutLog::unacknowledged_events() const {
+  std::uint64_t events = 0;
+  for (const Segment& segment : segments_) {
+    if (!segment.starts_frame) continue;
+    const std::byte* const bytes = segment.data.data() + segment.begin;
+    for (std::size_t at = 0; at < segment.size();) {
+      if (static_cast<Kind>(bytes[at]) == Kind::kPad) {
+        ++at;
+        continue;
+      }
+      const FrameHeader header = read_header(bytes + at);
+      const bool counts = header.kind == Kind::kEvent && (header.flags & kFlagDropped) == 0;
+      if (counts && header.sequence > acknowledged_) ++events;
+      at += kHeaderBytes + header.length;
+    }
+  }
+  return events;
+}
+
+std::size_t OutLog::cursor_alignment() const {
+  return (position_ - unsent_bytes_) % kBufferAlignment;
+}
+
+}  // namespace divisi::mesh

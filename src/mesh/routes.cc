@@ -1,0 +1,316 @@
+#include "mesh/routes.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+namespace divisi::mesh {
+
+void FlowGauge::consumed(std::uint64_t bytes) {
+  queued.fetch_sub(bytes);
+  if (consumed_since_told.fetch_add(bytes) + bytes < tell_after) return;
+  consumed_since_told.exchange(0);
+  const std::lock_guard lock(mutex);
+  if (on_drained) on_drained();
+}
+
+void FlowGauge::stop_telling() {
+  const std::lock_guard lock(mutex);
+  on_drained = nullptr;
+}
+
+namespace {
+
+struct Entry {
+  InEvent event;
+  const std::string* name;
+};
+
+// Lists of entries for reuse: a full read makes one of some 200 KB, which malloc would map and
+// unmap each time.
+class EntryLists {
+ public:
+  static EntryLists& instance() {
+    static auto* const lists = new EntryLists;  // batches may outlive static objects
+    return *lists;
+  }
+  std::vector<Entry> take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return {};
+    auto list = std::move(free_.back());
+    free_.pop_back();
+    return list;
+  }
+  void give(std::vector<Entry> list) {
+    if (list.capacity() == 0 || list.capacity() > kMostEntries) return;
+    list.clear();
+    const std::lock_guard lock(mutex_);
+    if (free_.size() < kMostLists) free_.push_back(std::move(list));
+  }
+
+ private:
+  static constexpr std::size_t kMostLists = 8;
+  static constexpr std::size_t kMostEntries = 64 * 1024;
+
+  std::mutex mutex_;
+  std::vector<std::vector<Entry>> free_;  // by mutex_
+};
+
+}  // namespace
+
+// The events of one read for one loop. Decoding happens where the callbacks run.
+class Routes::EventBatch final : public event::Batch {
+ public:
+  EventBatch(int from_node, std::shared_ptr<FlowGauge> gauge)
+      : from_node_(from_node), gauge_(std::move(gauge)) {}
+
+  // Also a batch that is never delivered (its loop was stopped) gives its bytes back.
+  ~EventBatch() override {
+    if (gauge_) gauge_->consumed(bytes_);
+    EntryLists::instance().give(std::move(entries_));
+  }
+
+  void deliver(event::Dispatcher& sink) noexcept override {
+    event::RemoteEvent remote;
+    remote.from_node = from_node_;
+    std::vector<Buffer> buffers;
+    for (const Entry& entry : entries_) {
+      const InEvent& event = entry.event;
+      remote.event = *entry.name;
+      remote.sequence = event.sequence;
+      PayloadView& payload = remote.payload;
+      payload.codec = static_cast<Codec>(event.codec);
+      payload.has_kwargs = (event.flags & kFlagKwargs) != 0;
+      payload.body = event.body();
+      const Buffer& owner = owners_[event.owner];
+      // Sharing the block with a small argument would keep the whole of it alive.
+      const bool share = payload.body.size() >= kShareAtLeast;
+      if (share) {
+        payload.owner = owner;
+      } else if (!payload.owner.empty()) {
+        payload.owner = Buffer();
+      }
+      if (event.buffers > 0) {
+        read_buffers(event, owner, buffers);
+        payload.buffers = buffers;
+      } else {
+        payload.buffers = {};
+      }
+      sink.dispatch(remote);
+    }
+  }
+
+  void add(const InEvent& event, const Buffer& owner, const std::string* name) {
+    entries_.push_back({event, name});
+    if (owners_.empty() || owners_.back().data() != owner.data()) owners_.push_back(owner);
+    entries_.back().event.owner = static_cast<std::uint16_t>(owners_.size() - 1);
+    bytes_ += event.length;
+  }
+
+  // A held event learns its name when its listener comes.
+  void rename(const std::string* name) {
+    for (Entry& entry : entries_) entry.name = name;
+  }
+
+  void reserve(std::size_t events) {
+    if (events > 1) entries_ = EntryLists::instance().take();
+    entries_.reserve(events);
+  }
+  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t size() const { return entries_.size(); }
+
+  void count_bytes() {
+    if (gauge_) gauge_->queued.fetch_add(bytes_);
+  }
+
+ private:
+  static constexpr std::size_t kShareAtLeast = 32 * 1024;
+
+  const int from_node_;
+  std::shared_ptr<FlowGauge> gauge_;
+  std::vector<Buffer> owners_;
+  std::vector<Entry> entries_;
+  std::uint64_t bytes_ = 0;
+};
+
+namespace {
+
+// Names that were ever listened to. They live as long as the process, because a batch may still
+// wait in a loop when its node is gone; there are only as many as the program has event names.
+const std::string* intern(std::string_view name) {
+  static std::mutex mutex;
+  static auto* const names = new std::set<std::string, std::less<>>;
+  const std::lock_guard lock(mutex);
+  auto found = names->find(name);
+  if (found == names->end()) found = names->emplace(name).first;
+  return &*found;
+}
+
+}  // namespace
+
+bool Routes::subscribe(std::string_view topic, std::string_view event, const LoopPtr& loop) {
+  bool drain = false;
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    Route& route = routes_[std::string(topic)];
+    first = route.sinks.empty();
+    for (const Sink& sink : route.sinks) {
+      if (sink.loop == loop) return false;
+    }
+    route.sinks.push_back({loop, intern(event)});
+    ++version_;
+    if (auto held = held_.extract(std::string(topic))) {
+      for (auto& batch : held.mapped().batches) {
+        auto& events = static_cast<EventBatch&>(*batch);
+        events.rename(route.sinks.back().event);
+        held_bytes_ -= std::min<std::size_t>(held_bytes_, events.bytes());
+        held_events_ -= std::min<std::uint64_t>(held_events_, events.size());
+        drain |= loop->post(std::move(batch));
+      }
+    }
+  }
+  if (drain) loop->wake();
+  return first;
+}
+
+bool Routes::unsubscribe(std::string_view topic, const event::LoopCore* loop) {
+  const std::lock_guard lock(mutex_);
+  const auto found = routes_.find(std::string(topic));
+  if (found == routes_.end()) return false;
+  std::erase_if(found->second.sinks, [&](const Sink& sink) { return sink.loop.get() == loop; });
+  ++version_;
+  if (!found->second.sinks.empty()) return false;
+  routes_.erase(found);
+  return true;
+}
+
+std::vector<std::string> Routes::unsubscribe_all(const event::LoopCore* loop) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> gone;
+  for (auto& [topic, route] : routes_) {
+    std::erase_if(route.sinks, [&](const Sink& sink) { return sink.loop.get() == loop; });
+    if (route.sinks.empty()) gone.push_back(topic);
+  }
+  for (const auto& topic : gone) routes_.erase(topic);
+  ++version_;
+  return gone;
+}
+
+std::vector<std::string> Routes::topics() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  names.reserve(routes_.size());
+  for (const auto& [topic, route] : routes_) names.push_back(topic);
+  return names;
+}
+
+void Routes::stop_holding() {
+  std::unordered_map<std::string, Held> dropped;
+  const std::lock_guard lock(mutex_);
+  holding_ = false;
+  unlistened_ += std::exchange(held_events_, 0);
+  held_bytes_ = 0;
+  dropped.swap(held_);
+}
+
+const Routes::Route* Routes::find(InTopic& topic) {
+  if (topic.route_version != version_) {
+    const auto found = routes_.find(topic.name);
+    topic.route = found == routes_.end() ? nullptr : &found->second;
+    topic.route_version = version_;
+  }
+  return static_cast<const Route*>(topic.route);
+}
+
+// A copy of its own for each held event: the block it came in must not wait with it.
+void Routes::hold(const InEvent& event, const Buffer& owner, int from_node) {
+  const auto size = static_cast<std::size_t>(event.length);
+  if (!holding_ || held_bytes_ + size > hold_bytes_) {
+    ++unlistened_;
+    return;
+  }
+  auto batch = std::make_unique<EventBatch>(from_node, nullptr);
+  // A message in a buffer of its own is kept as it is.
+  Buffer copy = owner.size() == size ? owner : Buffer::copy_of({event.message, size});
+  InEvent kept = event;
+  kept.message = copy.data();
+  batch->add(kept, copy, nullptr);
+  held_[event.topic->name].batches.push_back(std::move(batch));
+  held_bytes_ += size;
+  ++held_events_;
+}
+
+void Routes::deliver(Received& received, int from_node, const std::shared_ptr<FlowGauge>& gauge,
+                     std::vector<LoopPtr>& idle) {
+  // Loops with a batch under construction; nearly always one.
+  std::vector<std::pair<event::LoopCore*, std::unique_ptr<EventBatch>>> open;
+  std::vector<LoopPtr> loops;
+  const std::lock_guard lock(mutex_);
+  for (const InEvent& event : received.events) {
+    const Buffer& owner = received.owners[event.owner];
+    const Route* const route = find(*event.topic);
+    if (route == nullptr) {
+      hold(event, owner, from_node);
+      continue;
+    }
+    for (const Sink& sink : route->sinks) {
+      auto found = std::find_if(open.begin(), open.end(),
+                                [&](const auto& item) { return item.first == sink.loop.get(); });
+      if (found == open.end()) {
+        open.emplace_back(sink.loop.get(), std::make_unique<EventBatch>(from_node, gauge));
+        loops.push_back(sink.loop);
+        found = std::prev(open.end());
+        found->second->reserve(received.events.size());
+      }
+      found->second->add(event, owner, sink.event);
+    }
+  }
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    open[i].second->count_bytes();
+    if (loops[i]->post(std::move(open[i].second))) idle.push_back(loops[i]);
+  }
+}
+
+namespace {
+
+class LocalBatch final : public event::Batch {
+ public:
+  LocalBatch(const std::string* name, Payload payload, int self)
+      : name_(name), payload_(std::move(payload)), self_(self) {}
+  void deliver(event::Dispatcher& sink) noexcept override {
+    sink.dispatch({*name_, payload_.view(), self_, 0});
+  }
+
+ private:
+  const std::string* const name_;
+  const Payload payload_;
+  const int self_;
+};
+
+}  // namespace
+
+void Routes::post_local(std::string_view topic, const Payload& payload, int self) {
+  std::vector<Sink> sinks;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = routes_.find(std::string(topic));
+    if (found != routes_.end()) sinks = found->second.sinks;
+  }
+  for (const Sink& sink : sinks) {
+    if (sink.loop->post(std::make_unique<LocalBatch>(sink.event, payload, self))) sink.loop->wake();
+  }
+}
+
+std::uint64_t Routes::unlistened() const {
+  const std::lock_guard lock(mutex_);
+  return unlistened_;
+}
+
+std::uint64_t Routes::held() const {
+  const std::lock_guard lock(mutex_);
+  return held_events_;
+}
+
+}  // namespace divisi::mesh

@@ -1,0 +1,94 @@
+// Routes: which loops listen to which topic, and the way of received events to them.
+//
+// Until the node is ready, events without a listener are kept for the first one that comes
+// (decision N1). Every member may be called from any thread; deliver() by the loop only.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "event/loop_core.h"
+#include "mesh/inbound.h"
+#include "mesh/options.h"
+
+namespace divisi::mesh {
+
+using LoopPtr = std::shared_ptr<event::LoopCore>;
+
+// Bytes of one peer that wait for their callbacks. The receiver's credit follows it.
+struct FlowGauge {
+  std::atomic<std::uint64_t> queued{0};  // up on the loop, down by whoever ran the callbacks
+  std::mutex mutex;
+  std::function<void()> on_drained;  // guarded by mutex; called when much was consumed
+  std::atomic<std::uint64_t> consumed_since_told{0};
+  std::uint64_t tell_after = 0;          // constant after construction
+  void consumed(std::uint64_t bytes);
+  // Batches outlive the node in the loops that hold them: nobody is told any more.
+  void stop_telling();
+};
+
+class Routes {
+ public:
+  explicit Routes(std::size_t hold_bytes) : hold_bytes_(hold_bytes) {}
+
+  // True if the topic had no listener before: peers must hear of it. Events held for the topic are
+  // posted to `loop` first.
+  bool subscribe(std::string_view topic, std::string_view event, const LoopPtr& loop);
+  // True if this was the last listener of the topic.
+  bool unsubscribe(std::string_view topic, const event::LoopCore* loop);
+  // The topics that lost their last listener.
+  std::vector<std::string> unsubscribe_all(const event::LoopCore* loop);
+
+  std::vector<std::string> topics() const;
+
+  // From now on events without a listener are dropped and counted; so are those held.
+  void stop_holding();
+
+  // Posts the events to their loops, in order. `idle` gets the loops that somebody must drain or
+  // wake. Clears `received`.
+  void deliver(Received& received, int from_node, const std::shared_ptr<FlowGauge>& gauge,
+               std::vector<LoopPtr>& idle);
+
+  // An event of this process itself for the listeners of `topic`.
+  void post_local(std::string_view topic, const Payload& payload, int self);
+
+  std::uint64_t unlistened() const;
+  std::uint64_t held() const;
+
+ private:
+  struct Sink {
+    LoopPtr loop;
+    const std::string* event;  // immortal
+  };
+  struct Route {
+    std::vector<Sink> sinks;
+  };
+  struct Held {
+    std::vector<std::unique_ptr<event::Batch>> batches;
+  };
+  class EventBatch;
+
+  // With mutex_ held.
+  const Route* find(InTopic& topic);
+  void hold(const InEvent& event, const Buffer& owner, int from_node);
+
+  const std::size_t hold_bytes_;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  std::unordered_map<std::string, Route> routes_;
+  std::uint64_t version_ = 1;  // changes with routes_
+  bool holding_ = true;
+  std::unordered_map<std::string, Held> held_;
+  std::size_t held_bytes_ = 0;
+  std::uint64_t held_events_ = 0;
+  std::uint64_t unlistened_ = 0;
+};
+
+}  // namespace divisi::mesh

@@ -1,0 +1,61 @@
+// The link layer in a simulated network: thousands of faults, chosen by a seed.
+//
+//   DIVISI_SIM_SEED=17 build/release/tests/mesh_simulation_test      repeats one
+//   DIVISI_SIM_SEEDS=100000 build/release/tests/mesh_simulation_test looks further
+#include "base/log.h"
+#include "mesh/testing/sim_cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace divisi::mesh::testing {
+namespace {
+
+std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+class SimulationTest : public ::testing::Test {
+ protected:
+  // The faults would fill the terminal.
+  void SetUp() override {
+    if (std::getenv("DIVISI_SIM_SEED") == nullptr) log::set_level(log::Level::kOff);
+  }
+  void TearDown() override { log::set_level(log::Level::kInfo); }
+
+  bool holds(std::uint64_t seed) {
+    SimCluster cluster(seed);
+    const std::string broken = cluster.run();
+    EXPECT_EQ(broken, "") << "repeat with DIVISI_SIM_SEED=" << seed;
+    total_ += cluster.tally();
+    return broken.empty();
+  }
+
+  SimCluster::Tally total_;
+};
+
+TEST_F(SimulationTest, NothingIsLostRepeatedOrReorderedUnderAThousandSeedsOfFaults) {
+  if (std::getenv("DIVISI_SIM_SEED") != nullptr) {
+    holds(number_from("DIVISI_SIM_SEED", 0));
+    return;
+  }
+  const std::uint64_t seeds = number_from("DIVISI_SIM_SEEDS", 1'000);
+  int failed = 0;
+  for (std::uint64_t seed = 1; seed <= seeds && failed < 10; ++seed) failed += holds(seed) ? 0 : 1;
+  // The runs were not idle.
+  if (seeds < 1'000) return;
+  EXPECT_GT(total_.delivered, 100 * seeds);
+  EXPECT_GT(total_.refused, seeds);
+  EXPECT_GT(total_.dropped, seeds);
+  EXPECT_GT(total_.resent, seeds);
+  EXPECT_GT(total_.reconnects, seeds);
+  EXPECT_GT(total_.lost, seeds / 10);
+  EXPECT_GT(total_.back, seeds / 10);
+  EXPECT_GT(total_.left, seeds / 2);
+  EXPECT_GT(total_.restarts, seeds / 10);
+}
+
+}  // namespace
+}  // namespace divisi::mesh::testing

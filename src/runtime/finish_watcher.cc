@@ -1,0 +1,70 @@
+#include "runtime/finish_watcher.h"
+
+#include <algorithm>
+#include <array>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+#include <utility>
+
+namespace divisi::runtime {
+
+FinishWatcher::FinishWatcher(Options options)
+    : options_(std::move(options)), signals_({SIGTERM, SIGINT}) {
+  auto pipe = io::make_pipe();
+  DIVISI_CHECK(pipe.has_value(), "a pipe to wake the watcher can be opened");
+  wake_ = *std::move(pipe);
+  thread_ = std::thread([this] { watch(); });
+}
+
+FinishWatcher::~FinishWatcher() {
+  wake_.write.reset();
+  thread_.join();
+}
+
+void FinishWatcher::watch() {
+  // Signals go to the program's own threads, whose waits they are meant to interrupt.
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  while (true) {
+    const bool has_channel = options_.channel != nullptr && !channel_ended_;
+    std::array<pollfd, 3> fds{{{wake_.read.get(), POLLIN, 0},
+                               {signals_.fd(), POLLIN, 0},
+                               {has_channel ? options_.channel->fd() : -1, POLLIN, 0}}};
+    const int ready = ::poll(fds.data(), fds.size(), milliseconds_left());
+    if (ready == 0 && options_.on_overdue) options_.on_overdue(signal_);
+    if (fds[0].revents != 0) return;
+    if (fds[1].revents != 0) take_signals();
+    if (fds[2].revents != 0) take_reports();
+  }
+}
+
+int FinishWatcher::milliseconds_left() const {
+  if (!options_.grace || signal_ == 0) return -1;
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000));
+}
+
+void FinishWatcher::take_signals() {
+  while (const auto signal = signals_.next()) {
+    if (signal_ == 0) {
+      signal_ = *signal;
+      if (options_.grace) deadline_ = std::chrono::steady_clock::now() + *options_.grace;
+      if (options_.on_finish) options_.on_finish();
+    } else if (*signal == SIGINT && options_.on_overdue) {
+      options_.on_overdue(signal_);
+    }
+  }
+}
+
+void FinishWatcher::take_reports() {
+  while (const auto report = options_.channel->receive(channel_ended_)) {
+    if (report->kind == WorkerReport::Kind::kPeerDied && options_.on_peer_died) {
+      options_.on_peer_died(report->value);
+    }
+  }
+}
+
+}  // namespace divisi::runtime

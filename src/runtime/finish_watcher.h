@@ -1,0 +1,51 @@
+// FinishWatcher: the thread of a worker that hears what comes from outside main: SIGTERM and
+// SIGINT (finish, please), and the launcher's word that a sibling has died.
+#pragma once
+
+#include "io/process.h"
+#include "runtime/signal_watch.h"
+#include "runtime/worker_channel.h"
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <thread>
+
+namespace divisi::runtime {
+
+class FinishWatcher {
+ public:
+  struct Options {
+    std::function<void()> on_finish;         // once, at the first signal
+    std::function<void(int)> on_peer_died;   // node id
+    const WorkerChannel* channel = nullptr;  // to the launcher, if there is one
+    // Without a launcher nobody else would end a main that does not listen: after `grace`, or at
+    // a second SIGINT, `on_overdue` gets the signal and ends the process.
+    std::optional<std::chrono::milliseconds> grace;
+    std::function<void(int)> on_overdue;
+  };
+
+  explicit FinishWatcher(Options options);
+  ~FinishWatcher();  // no callback runs afterwards
+  FinishWatcher(const FinishWatcher&) = delete;
+  FinishWatcher& operator=(const FinishWatcher&) = delete;
+
+  int signal() const noexcept { return signal_; }  // the first that came, or 0
+
+ private:
+  void watch();
+  void take_signals();
+  void take_reports();
+  int milliseconds_left() const;
+
+  const Options options_;
+  SignalWatch signals_;
+  io::PipePair wake_;
+  std::atomic<int> signal_{0};
+  std::chrono::steady_clock::time_point deadline_;  // of the watching thread
+  bool channel_ended_ = false;                      // of the watching thread
+  std::thread thread_;
+};
+
+}  // namespace divisi::runtime

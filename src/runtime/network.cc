@@ -1,0 +1,207 @@
+#include "runtime/network.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "runtime/worker.h"
+
+namespace divisi::runtime {
+
+namespace {
+
+// What a node that ends waits for its peers to take its last events.
+constexpr auto kCloseDeadline = std::chrono::seconds(5);
+
+mesh::NodeOptions node_options(const WorkerConfig& config) {
+  mesh::NodeOptions options;
+  options.self.job = config.job_id;
+  options.self.node = config.node_id;
+  options.self.labels = config.labels;
+  options.secret = config.secret;
+  options.listen = config.listen;
+  options.dial = config.dial;
+  options.dial.insert(options.dial.end(), config.attach_to.begin(), config.attach_to.end());
+  options.expected_nodes = config.linked_nodes;
+  // A mesh links every node of the job; other topologies only what they dial and are dialled by.
+  if (config.expected_nodes > 0 && config.topology == Topology::kMesh) {
+    options.expected_peers = config.expected_nodes - 1;
+  }
+  options.join_timeout = config.join_timeout;
+  options.send_timeout = config.send_timeout;
+  options.queue_bytes = config.queue_bytes;
+  options.memory_bytes = config.memory_bytes;
+  options.max_message_bytes = config.max_message_bytes;
+  options.relay = config.relay;
+  return options;
+}
+
+// The hooks are in place before any worker starts.
+[[maybe_unused]] const bool hooks_installed = [] {
+  WorkerHooks hooks;
+  hooks.activate = [](const WorkerConfig& config) { return Network::instance().activate(config); };
+  hooks.deactivate = [](bool failed) { Network::instance().deactivate(failed); };
+  hooks.next_attempt = [](int retries) { Network::instance().next_attempt(retries); };
+  hooks.request_finish = [] { Network::instance().request_finish(); };
+  hooks.peer_died = [](int node) { Network::instance().peer_died(node); };
+  set_worker_hooks(std::move(hooks));
+  return true;
+}();
+
+}  // namespace
+
+Network& Network::instance() {
+  static auto* const network = new Network;  // threads that outlive main may still use it
+  return *network;
+}
+
+Router& router() { return Network::instance(); }
+
+Status Network::activate(const WorkerConfig& config) {
+  const std::lock_guard lock(mutex_);
+  if (is_active()) {
+    return make_status(Code::kInvalid, "this process is node {} of a job already",
+                       membership()->config.node_id);
+  }
+  if (!reactor_) reactor_ = io::make_reactor();
+  auto made = std::make_unique<Membership>(config);
+  Membership& job = *made;
+  auto node = mesh::Node::start(*reactor_, node_options(config),
+                                [this, &job](mesh::PeerChange change, const mesh::PeerInfo& peer) {
+                                  peer_changed(job, change, peer);
+                                });
+  if (!node) return std::move(node).error();
+  job.node = *std::move(node);
+  job.calls = std::make_unique<Calls>(*job.node, job.internal);
+  job.barrier = std::make_unique<Barrier>(*job.node, job.internal);
+  for (const auto& peer : job.node->peers()) job.barrier->add_peer(peer.node);
+  log::info("listen on {}, attach to [{}]", job.node->address(),
+            fmt::join(job.node->dialled(), ", "));
+  memberships_.push_back(std::move(made));
+  if (Status joined = job.node->join(); !joined.ok()) {
+    job.node->close(std::chrono::milliseconds(0));
+    return joined;
+  }
+  active_.store(&job);
+  return {};
+}
+
+void Network::peer_changed(Membership& job, mesh::PeerChange change, const mesh::PeerInfo& peer) {
+  using mesh::PeerChange;
+  const std::string name = mesh::to_string(change);
+  if (job.barrier && change == PeerChange::kJoined) job.barrier->add_peer(peer.node);
+  if (job.calls && (change == PeerChange::kLost || change == PeerChange::kLeft)) {
+    job.calls->peer_gone(peer.node);
+  }
+  try {
+    job.events.emit(name, peer.node);
+  } catch (...) {
+    // A listener's earlier failure, stored in the loop: it is raised where the user looks.
+  }
+  const auto& linked = job.config.linked_nodes;
+  const bool hub = job.config.topology == Topology::kStar && job.config.local_id > 0 &&
+                   std::find(linked.begin(), linked.end(), peer.node) != linked.end();
+  if (change == PeerChange::kLost && hub && job.config.finish_on_hub_lost) {
+    log::warning("lost the hub, node {}: finishing", peer.node);
+    request_finish();
+  }
+}
+
+void Network::deactivate(bool) {
+  const std::lock_guard lock(mutex_);
+  Membership* const job = active_.exchange(nullptr);
+  if (job == nullptr) return;
+  job->node->close(kCloseDeadline);
+  job->events.stop_noexcept();
+  job->internal.stop_noexcept();
+  log::info("Stopping parallel worker on node: {}", job->config.node_id);
+}
+
+void Network::next_attempt(int retries) {
+  Membership* const job = membership();
+  if (job == nullptr) return;
+  job->retries.store(retries);
+  job->node->unsubscribe_all(job->events.core().get());
+  job->events.off("*");
+  job->events.take_error();
+}
+
+void Network::request_finish() {
+  Membership* const job = membership();
+  if (job == nullptr) return;
+  PackScratch scratch;
+  job->node->deliver_local("task.finish", Payload::copy_of(pack_args(scratch, true)));
+}
+
+void Network::peer_died(int node_id) {
+  if (Membership* const job = membership()) job->node->peer_died(node_id);
+}
+
+int Network::node_id() const {
+  const Membership* const job = membership();
+  return job == nullptr ? -1 : job->config.node_id;
+}
+
+int Network::local_id() const {
+  const Membership* const job = membership();
+  return job == nullptr ? -1 : job->config.local_id;
+}
+
+std::set<std::string> Network::labels() const {
+  const Membership* const job = membership();
+  return job == nullptr ? std::set<std::string>() : job->config.labels;
+}
+
+int Network::attach_to_count() const {
+  const Membership* const job = membership();
+  return job == nullptr ? 0 : static_cast<int>(job->node->dialled().size());
+}
+
+void Network::send(std::string_view topic, const PayloadView& payload, const SendOptions& options) {
+  Membership* const job = membership();
+  if (job == nullptr) return;
+  Status status;
+  if (options.policy == Policy::kBlock && job->config.send_policy != Policy::kBlock) {
+    SendOptions changed = options;
+    changed.policy = job->config.send_policy;
+    status = job->node->send(topic, payload, changed);
+  } else {
+    status = job->node->send(topic, payload, options);
+  }
+  if (status.code() != Code::kClosed) throw_if_failed(status);
+}
+
+void Network::subscribe(std::string_view topic, std::string_view event,
+                        std::shared_ptr<event::LoopCore> loop) {
+  if (Membership* const job = membership()) job->node->subscribe(topic, event, loop);
+}
+
+void Network::unsubscribe(std::string_view topic, const event::LoopCore* loop) {
+  if (Membership* const job = membership()) job->node->unsubscribe(topic, loop);
+}
+
+void Network::unsubscribe_all(const event::LoopCore* loop) {
+  if (Membership* const job = membership()) job->node->unsubscribe_all(loop);
+}
+
+void Network::ready() {
+  if (Membership* const job = membership()) job->node->ready();
+}
+
+bool Network::flush(std::chrono::milliseconds deadline) {
+  Membership* const job = membership();
+  return job == nullptr || job->node->flush(deadline);
+}
+
+void Network::announce_role(std::string role) {
+  if (Membership* const job = membership()) job->node->announce_role(std::move(role));
+}
+
+bool Network::will_retry() const {
+  const Membership* const job = membership();
+  if (job == nullptr || !job->config.auto_recover) return false;
+  const int limit = job->config.max_retries;
+  return limit == kUnlimitedRetries || job->retries.load() < limit;
+}
+
+}  // namespace divisi::runtime

@@ -1,0 +1,73 @@
+// Network: the router of this process (router.h), made active by a runner for the time of `main`.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "divisi/event.h"
+#include "io/reactor.h"
+#include "mesh/node.h"
+#include "runtime/barrier.h"
+#include "runtime/calls.h"
+#include "runtime/router.h"
+#include "runtime/worker_config.h"
+
+namespace divisi::runtime {
+
+class Network final : public Router {
+ public:
+  // One membership in a job. Kept until the process ends, because threads that the user left
+  // behind may still hold it; once closed it only refuses.
+  struct Membership {
+    explicit Membership(WorkerConfig worker) : config(std::move(worker)) {}
+    const WorkerConfig config;
+    std::atomic<int> retries{0};   // written between two attempts
+    EventLoop events{"router"};    // listeners of Parallel::on
+    EventLoop internal{"router.internal"};
+    std::unique_ptr<mesh::Node> node;
+    std::unique_ptr<Calls> calls;
+    std::unique_ptr<Barrier> barrier;
+  };
+
+  static Network& instance();
+
+  // What a worker's life consists of (worker.h, WorkerHooks).
+  Status activate(const WorkerConfig& config);
+  void deactivate(bool failed);
+  void next_attempt(int retries);
+  void request_finish();
+  void peer_died(int node_id);
+
+  // Null while inactive.
+  Membership* membership() const { return active_.load(); }
+
+  bool is_active() const override { return membership() != nullptr; }
+  int node_id() const override;
+  int local_id() const override;
+  std::set<std::string> labels() const override;
+  int attach_to_count() const override;
+  void send(std::string_view topic, const PayloadView& payload,
+            const SendOptions& options) override;
+  void subscribe(std::string_view topic, std::string_view event,
+                 std::shared_ptr<event::LoopCore> loop) override;
+  void unsubscribe(std::string_view topic, const event::LoopCore* loop) override;
+  void unsubscribe_all(const event::LoopCore* loop) override;
+  void ready() override;
+  bool flush(std::chrono::milliseconds deadline) override;
+  void announce_role(std::string role) override;
+  bool will_retry() const override;
+
+ private:
+  Network() = default;
+  void peer_changed(Membership& job, mesh::PeerChange change, const mesh::PeerInfo& peer);
+
+  std::atomic<Membership*> active_{nullptr};  // into memberships_
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  std::unique_ptr<io::Reactor> reactor_;  // made on first use, kept: its threads are the process's
+  std::vector<std::unique_ptr<Membership>> memberships_;
+};
+
+}  // namespace divisi::runtime

@@ -1,0 +1,258 @@
+#include "divisi/parallel.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "base/glob.h"
+#include "base/log.h"
+#include "divisi/task.h"
+#include "runtime/entry.h"
+#include "runtime/network.h"
+#include "runtime/runner.h"
+#include "runtime/worker.h"
+
+namespace divisi {
+
+namespace {
+
+using runtime::Network;
+
+Network::Membership* job() { return Network::instance().membership(); }
+
+Result<runtime::PlanOptions> plan_options(const ParallelOptions& options) {
+  if (options.mq_type != "nng" && options.mq_type != "divisi") {
+    return failure(Code::kInvalid,
+                   "mq_type '{}' is not known; use 'nng' (the built-in transport)", options.mq_type);
+  }
+  if (options.codec != "native" && options.codec != "raw") {
+    return failure(Code::kInvalid, "codec '{}' is not known; use 'native'", options.codec);
+  }
+  if (options.hub_lost != "ignore" && options.hub_lost != "finish") {
+    return failure(Code::kInvalid, "hub_lost '{}' is not known; use 'ignore' or 'finish'",
+                   options.hub_lost);
+  }
+  runtime::PlanOptions plan;
+  plan.n_parallel_workers = options.n_parallel_workers;
+  DIVISI_TRY(plan.protocol, runtime::parse_protocol(options.protocol));
+  DIVISI_TRY(plan.topology, runtime::parse_topology(options.topology));
+  plan.address = options.address;
+  plan.ports = options.ports;
+  plan.node_ids = options.node_ids;
+  plan.attach_to = options.attach_to;
+  plan.startup_interval = options.startup_interval;
+  runtime::WorkerConfig& common = plan.common;
+  common.labels = options.labels;
+  common.job_id = options.job_id;
+  common.secret = options.secret;
+  common.allow_pickle = options.allow_pickle;
+  common.join_timeout = options.join_timeout;
+  common.send_timeout = options.send_timeout;
+  common.finish_grace = options.grace;
+  common.queue_bytes = options.queue_bytes;
+  common.memory_bytes = options.memory_bytes;
+  common.max_message_bytes = options.max_message_bytes;
+  common.send_policy = options.send_policy;
+  common.codec = options.codec;
+  common.relay = options.relay;
+  common.finish_on_hub_lost = options.hub_lost == "finish";
+  common.auto_recover = options.auto_recover;
+  common.max_retries = options.max_retries < 0 ? runtime::kUnlimitedRetries : options.max_retries;
+  common.expected_nodes = options.expected_nodes;
+  common.log_level = options.log_level;
+  return plan;
+}
+
+}  // namespace
+
+Parallel::Parallel() = default;
+Parallel::~Parallel() = default;
+
+Parallel& Parallel::instance() {
+  static auto* const parallel = new Parallel;
+  return *parallel;
+}
+
+Parallel& Task::router() const noexcept { return Parallel::instance(); }
+
+Parallel::Runner Parallel::runner(ParallelOptions options) { return Runner(std::move(options)); }
+
+bool Parallel::is_active() const { return job() != nullptr; }
+int Parallel::node_id() const { return Network::instance().node_id(); }
+int Parallel::local_id() const { return Network::instance().local_id(); }
+int Parallel::n_parallel_workers() const { return job() == nullptr ? 0 : job()->config.n_workers; }
+std::set<std::string> Parallel::labels() const { return Network::instance().labels(); }
+std::string Parallel::mq_type() const { return is_active() ? "nng" : ""; }
+std::string Parallel::address() const { return job() == nullptr ? "" : job()->node->address(); }
+bool Parallel::auto_recover() const { return job() != nullptr && job()->config.auto_recover; }
+int Parallel::max_retries() const { return job() == nullptr ? -1 : job()->config.max_retries; }
+int Parallel::retries() const { return job() == nullptr ? 0 : job()->retries.load(); }
+int Parallel::get_attach_to_len() const { return Network::instance().attach_to_count(); }
+
+ListenerId Parallel::add(std::string_view event, std::unique_ptr<detail::Listener> listener,
+                         ListenOptions options, bool once) {
+  auto* const active = job();
+  if (active == nullptr) {
+    throw UsageError(fmt::format(
+        "router.on('{}'): this process is not part of a job; call it inside main", event));
+  }
+  const ListenerId id = active->events.add(event, std::move(listener), options, once);
+  active->node->subscribe(event, event, active->events.core());
+  return id;
+}
+
+void Parallel::off(std::string_view pattern) {
+  auto* const active = job();
+  if (active == nullptr) return;
+  const auto before = active->events.events();
+  active->events.off(pattern);
+  for (const auto& event : before) {
+    if (!active->events.listened(event)) {
+      active->node->unsubscribe(event, active->events.core().get());
+    }
+  }
+}
+
+void Parallel::off(std::string_view pattern, ListenerId id) {
+  auto* const active = job();
+  if (active == nullptr) return;
+  const auto before = active->events.events();
+  active->events.off(pattern, id);
+  for (const auto& event : before) {
+    if (!active->events.listened(event)) {
+      active->node->unsubscribe(event, active->events.core().get());
+    }
+  }
+}
+
+void Parallel::send(std::string_view topic, const PayloadView& payload,
+                    const SendOptions& options) {
+  if (auto* const active = job()) active->events.raise_stored();
+  Network::instance().send(topic, payload, options);
+}
+
+std::vector<PeerInfo> Parallel::peers() const {
+  std::vector<PeerInfo> all;
+  if (job() == nullptr) return all;
+  for (const auto& peer : job()->node->peers()) {
+    all.push_back({peer.node, peer.labels, peer.roles, peer.listen, peer.connected, peer.lost,
+                   peer.ready});
+  }
+  return all;
+}
+
+bool Parallel::wait_for_peers(std::size_t count, std::chrono::milliseconds timeout) const {
+  return job() != nullptr && job()->node->wait_for_peers(count, timeout);
+}
+
+void Parallel::ready() { Network::instance().ready(); }
+
+bool Parallel::flush(std::chrono::milliseconds timeout) {
+  return Network::instance().flush(timeout);
+}
+
+void Parallel::barrier(std::chrono::milliseconds timeout) {
+  if (auto* const active = job()) active->barrier->wait(timeout);
+}
+
+RouterStats Parallel::stats() const {
+  RouterStats all;
+  if (job() == nullptr) return all;
+  const mesh::NodeStats stats = job()->node->stats();
+  for (const auto& peer : stats.peers) {
+    all.peers.push_back({peer.node, peer.sent, peer.received, peer.resent, peer.dropped, peer.lost,
+                         peer.gaps, peer.reconnects, peer.queued_bytes, peer.unacknowledged,
+                         peer.oldest});
+  }
+  for (const auto& topic : stats.topics) {
+    all.topics.push_back({topic.topic, topic.sent, topic.received, topic.dropped});
+  }
+  all.unlistened = stats.unlistened;
+  all.held = stats.held;
+  return all;
+}
+
+std::uint64_t Parallel::begin_call() {
+  auto* const active = job();
+  if (active == nullptr) throw UsageError("router.call: this process is not part of a job");
+  return active->calls->begin();
+}
+
+Value Parallel::finish_call(std::uint64_t id, int node_id, std::string_view name,
+                            const PayloadView& request, std::chrono::milliseconds timeout) {
+  auto* const active = job();
+  if (active == nullptr) throw Error(Code::kClosed, "router.call: the job has ended");
+  return active->calls->finish(id, node_id, name, request, timeout);
+}
+
+void Parallel::answer(int node_id, std::uint64_t id, bool ok, const Value& value) {
+  if (auto* const active = job()) active->calls->answer(node_id, id, ok, value);
+}
+
+void Parallel::Runner::start(const Main& main, std::vector<std::string> args) const {
+  runtime::enter_worker_if_spawned();
+  auto options = plan_options(options_);
+  if (!options) throw_if_failed(options.error());
+  if (options_.n_parallel_workers > 1) {
+    if (main.function == nullptr) {
+      throw UsageError(
+          "several workers need a plain function: write it as one and name it with DIVISI_MAIN");
+    }
+    auto entry = runtime::find_entry(main.function);
+    if (!entry) throw_if_failed(entry.error());
+    options->common.entry = entry->ref;
+  }
+  options->common.args = std::move(args);
+  auto worker_lost = runtime::parse_worker_lost(options_.worker_lost);
+  if (!worker_lost) throw_if_failed(worker_lost.error());
+  auto plan = runtime::plan_workers(*options);
+  if (!plan) throw_if_failed(plan.error());
+  auto log_level = log::parse_level(options_.log_level);
+  if (!log_level) throw_if_failed(log_level.error());
+  log::set_level(*log_level);
+  for (const auto& warning : plan->warnings) log::warning("{}", warning);
+
+  if (plan->workers.size() == 1) {
+    const auto [outcome, signal] = runtime::run_worker_inline(plan->workers.front(), main.call);
+    const int node = plan->workers.front().node_id;
+    if (signal != 0) {
+      throw WorkerError(Code::kCancelled, fmt::format("ended by signal {}", signal), 128 + signal,
+                        node);
+    }
+    if (outcome.exception) std::rethrow_exception(outcome.exception);
+    if (outcome.kind == runtime::WorkerOutcome::Kind::kUsage) throw UsageError(outcome.text);
+    if (outcome.kind != runtime::WorkerOutcome::Kind::kDone) {
+      throw WorkerError(Code::kUnavailable, fmt::format("node {}: {}", node, outcome.text),
+                        outcome.exit_code, node);
+    }
+    return;
+  }
+  runtime::RunnerOptions run;
+  run.worker_lost = *worker_lost;
+  run.grace = options_.grace;
+  run.log_dir = options_.log_dir;
+  const runtime::RunResult result = runtime::run_workers(run, plan->workers);
+  if (!result.ok()) {
+    throw WorkerError(result.status.code(), result.status.message(), result.exit_code,
+                      result.failed_node);
+  }
+}
+
+int Parallel::Runner::run_reporting(const Main& main,
+                                    std::vector<std::string> args) const noexcept {
+  try {
+    start(main, std::move(args));
+    return runtime::kExitOk;
+  } catch (const WorkerError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return error.exit_code();
+  } catch (const UsageError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return runtime::kExitUsage;
+  } catch (...) {
+    std::fprintf(stderr, "main failed: %s\n",
+                 runtime::describe_exception(std::current_exception()).c_str());
+    return runtime::kExitMainFailed;
+  }
+}
+
+}  // namespace divisi

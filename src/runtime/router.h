@@ -1,0 +1,55 @@
+// Router: what a Task sees of the network. There is one in a process, inactive until
+// Parallel gives it a node (see parallel.h). Every member may be called from any thread.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "divisi/delivery.h"
+#include "divisi/payload.h"
+#include "event/loop_core.h"
+
+namespace divisi::runtime {
+
+class Router {
+ public:
+  virtual ~Router() = default;
+
+  virtual bool is_active() const = 0;
+  virtual int node_id() const = 0;   // -1 while inactive
+  virtual int local_id() const = 0;  // -1 while inactive
+  virtual std::set<std::string> labels() const = 0;
+  virtual int attach_to_count() const = 0;
+
+  // Queues one event for the peers that `options.to` names. Throws Error: kTimeout naming the
+  // peer that stayed full, kWouldBlock, kInvalid for an oversized message. No-op while inactive.
+  virtual void send(std::string_view topic, const PayloadView& payload,
+                    const SendOptions& options) = 0;
+
+  // Remote events on `topic` are posted to `loop` under the name `event`, once each, however
+  // many listeners the loop has. One subscription per (topic, loop); repeating it does nothing.
+  virtual void subscribe(std::string_view topic, std::string_view event,
+                         std::shared_ptr<event::LoopCore> loop) = 0;
+  virtual void unsubscribe(std::string_view topic, const event::LoopCore* loop) = 0;
+  virtual void unsubscribe_all(const event::LoopCore* loop) = 0;
+
+  // This node has made its listeners: peers may prune from here on (decision N1).
+  virtual void ready() = 0;
+
+  // Waits until every queued event was acknowledged by its peer. False at the deadline.
+  virtual bool flush(std::chrono::milliseconds deadline) = 0;
+
+  virtual void announce_role(std::string role) = 0;
+
+  // True while auto_recover still has retries: a task that ends by an exception then keeps
+  // its `finish` to itself.
+  virtual bool will_retry() const = 0;
+};
+
+// The process singleton.
+Router& router();
+
+}  // namespace divisi::runtime

@@ -1,0 +1,142 @@
+// A launcher for runner_test.cc: runs the workers its arguments ask for and exits with their code.
+//
+//   runner_test_launcher [--lost=POLICY] [--grace=MS] [--ipc-dir=DIR] FUNCTION N [ARGS...]
+#include "base/log.h"
+#include "divisi/main.h"
+#include "runtime/entry.h"
+#include "runtime/runner.h"
+#include "runtime/worker.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <signal.h>
+#include <stdexcept>
+#include <string>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <thread>
+#include <unistd.h>
+
+namespace {
+
+using divisi::runtime::WorkerConfig;
+
+// The network of these workers: a socket file, and a flag that finish() sets.
+WorkerConfig current;
+std::atomic<bool> finish{false};
+std::atomic<int> dead_peer{-1};
+
+divisi::Status activate(const WorkerConfig& config) {
+  current = config;
+  const std::string path = divisi::runtime::ipc_path(config.listen);
+  if (path.empty()) return {};
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return {divisi::Code::kUnavailable, "cannot listen on " + config.listen};
+  }
+  return {};
+}
+
+const bool hooks_installed = [] {
+  divisi::runtime::WorkerHooks hooks;
+  hooks.activate = activate;
+  hooks.deactivate = [](bool) { ::unlink(divisi::runtime::ipc_path(current.listen).c_str()); };
+  hooks.request_finish = [] {
+    finish = true;
+    finish.notify_all();
+  };
+  hooks.peer_died = [](int node) {
+    dead_peer = node;
+    dead_peer.notify_all();
+  };
+  divisi::runtime::set_worker_hooks(std::move(hooks));
+  return true;
+}();
+
+int argument(const std::vector<std::string>& args, std::size_t index) {
+  return index < args.size() ? std::stoi(args[index]) : -1;
+}
+
+// Says that it runs, and ends when it is asked to.
+int patient() {
+  std::printf("up %d\n", ::getpid());
+  finish.wait(false);
+  std::printf("finished\n");
+  return 0;
+}
+DIVISI_MAIN(patient)
+
+int deaf() {
+  std::printf("up %d\n", ::getpid());
+  while (true) ::pause();
+}
+DIVISI_MAIN(deaf)
+
+// Node args[0] dies by signal args[1]; the others are patient.
+int one_dies(const std::vector<std::string>& args) {
+  if (current.node_id != argument(args, 0)) return patient();
+  std::fprintf(stderr, "last words\n");
+  ::raise(argument(args, 1));
+  return 0;
+}
+DIVISI_MAIN(one_dies)
+
+// As one_dies, but the others end by themselves when they hear of the death.
+int others_hear(const std::vector<std::string>& args) {
+  if (current.node_id != argument(args, 0)) {
+    dead_peer.wait(-1);
+    std::printf("heard of %d\n", dead_peer.load());
+    return 0;
+  }
+  if (current.restarts > 0) {
+    std::printf("came back, restart %d\n", current.restarts);
+    return 0;
+  }
+  ::raise(argument(args, 1));
+  return 0;
+}
+DIVISI_MAIN(others_hear)
+
+int leaves_a_child() {
+  if (std::system("sleep 600 & echo child $!") != 0) return 1;
+  return 0;
+}
+DIVISI_MAIN(leaves_a_child)
+
+int nothing() {
+  return 0;
+}
+DIVISI_MAIN(nothing)
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace divisi::runtime;
+  RunnerOptions options;
+  PlanOptions plan_options;
+  int next = 1;
+  for (; next < argc && std::strncmp(argv[next], "--", 2) == 0; ++next) {
+    const std::string text = argv[next];
+    const std::string value = text.substr(text.find('=') + 1);
+    if (text.starts_with("--lost=")) options.worker_lost = parse_worker_lost(value).value();
+    if (text.starts_with("--grace=")) options.grace = std::chrono::milliseconds(std::stoi(value));
+    if (text.starts_with("--ipc-dir=")) ::setenv("TMPDIR", value.c_str(), 1);
+  }
+  if (argc < next + 2) return kExitUsage;
+  plan_options.common.entry.name = argv[next];
+  plan_options.n_parallel_workers = std::stoi(argv[next + 1]);
+  plan_options.common.args.assign(argv + next + 2, argv + argc);
+  const auto plan = plan_workers(plan_options);
+  if (!plan) {
+    divisi::log::error("{}", plan.error().message());
+    return kExitUsage;
+  }
+  const RunResult result = run_workers(options, plan->workers);
+  if (!result.ok()) std::fprintf(stderr, "launcher: %s\n", result.status.message().c_str());
+  return result.exit_code;
+}

@@ -1,0 +1,29 @@
+// SignalWatch: turns signals into a readable descriptor for as long as it lives.
+//
+// Works inside a program of somebody else: a handler that was there is still called after the
+// signal was noted, an ignored signal stays ignored, and the last watch puts everything back.
+// Several may live at once; each sees every signal. Signals of a watch may come on any thread.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+namespace divisi::runtime {
+
+class SignalWatch {
+ public:
+  explicit SignalWatch(std::initializer_list<int> signals);
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+
+  int fd() const noexcept;          // readable while next() has something
+  std::optional<int> next() const;  // never blocks
+
+ private:
+  int slot_;
+  std::vector<int> signals_;
+};
+
+}  // namespace divisi::runtime

@@ -1,0 +1,416 @@
+#include "runtime/supervisor.h"
+
+#include "base/log.h"
+#include "runtime/worker.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+#include <utility>
+
+namespace divisi::runtime {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kTailLines = 20;
+constexpr std::chrono::milliseconds kGraceWithoutJoin = 500ms;
+constexpr auto kLongestRestartDelay = 5s;
+// How long the last lines may wait for a reader that does not read, once we were told to end.
+constexpr auto kFlushAfterSignal = 1s;
+
+bool is_failure(WorkerReport::Kind kind) {
+  return kind != WorkerReport::Kind::kJoined && kind != WorkerReport::Kind::kDone;
+}
+
+Code code_of(WorkerReport::Kind kind) {
+  switch (kind) {
+    case WorkerReport::Kind::kBindFailed: return Code::kUnavailable;
+    case WorkerReport::Kind::kRefused: return Code::kUnauthorized;
+    case WorkerReport::Kind::kJoinTimeout: return Code::kTimeout;
+    case WorkerReport::Kind::kUsage: return Code::kInvalid;
+    default: return Code::kInternal;
+  }
+}
+
+int milliseconds_until(std::chrono::steady_clock::time_point when) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(when - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000));
+}
+
+void remove_socket_file(const WorkerConfig& config) {
+  if (const std::string path = ipc_path(config.listen); !path.empty()) ::unlink(path.c_str());
+}
+
+}  // namespace
+
+SigpipeBlock::SigpipeBlock() {
+  sigset_t set;
+  sigset_t previous;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &set, &previous);
+  changed_ = ::sigismember(&previous, SIGPIPE) == 0;
+}
+
+SigpipeBlock::~SigpipeBlock() {
+  if (!changed_) return;
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGPIPE);
+  const timespec now{};
+  while (::sigtimedwait(&set, nullptr, &now) == SIGPIPE) {
+  }
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+Supervisor::Supervisor(const RunnerOptions& options, const std::vector<WorkerConfig>& workers)
+    : options_(options),
+      signals_({SIGINT, SIGTERM, SIGHUP}),
+      stdout_(STDOUT_FILENO),
+      stderr_(STDERR_FILENO) {
+  for (const WorkerConfig& config : workers) {
+    workers_.push_back(std::make_unique<Worker>());
+    workers_.back()->config = config;
+  }
+}
+
+Supervisor::~Supervisor() {
+  for (const auto& worker : workers_) {
+    worker->process.reset();
+    remove_socket_file(worker->config);
+  }
+}
+
+RunResult Supervisor::run() {
+  for (const auto& worker : workers_) {
+    if (const Status status = start(*worker); !status.ok()) {
+      fail(*worker, kExitUsage, status.code(), status.message());
+      break;
+    }
+  }
+  std::vector<pollfd> fds;
+  std::vector<Watched> watched;
+  while (any_left()) {
+    collect_watched(fds, watched);
+    const int ready = ::poll(fds.data(), fds.size(), poll_timeout());
+    if (ready > 0) {
+      // Signals stand first: a Ctrl-C is known before the deaths it may have caused are judged.
+      for (std::size_t i = 0; i < fds.size(); ++i) {
+        if (fds[i].revents != 0) dispatch(watched[i]);
+      }
+    }
+    check_clock();
+    stdout_.write_some();
+    stderr_.write_some();
+  }
+  flush_output();
+  if (signal_ != 0) {
+    result_ = {exit_code_of_signal(signal_),
+               make_status(Code::kCancelled, "ended by {}", io::signal_name(signal_)),
+               -1,
+               {}};
+  } else if (result_.ok() && !shutting_down_ && !workers_.empty() &&
+             std::none_of(workers_.begin(), workers_.end(),
+                          [](const auto& worker) { return worker->finished; })) {
+    result_.exit_code = kExitMainFailed;
+    result_.status = {Code::kUnavailable, "every worker was lost"};
+  }
+  return std::move(result_);
+}
+
+io::SpawnOptions Supervisor::spawn_options(const Worker& worker) const {
+  io::SpawnOptions spawn;
+  spawn.environment[kWorkerFdVariable] = std::nullopt;
+  if (options_.command.empty()) {
+    spawn.program = io::current_program();
+    spawn.arguments = {fmt::format("divisi-worker-node-{}", worker.config.node_id)};
+  } else {
+    spawn.program = options_.command.front();
+    spawn.arguments.assign(options_.command.begin() + 1, options_.command.end());
+    for (const std::string& variable : worker_environment(worker.config)) {
+      const std::size_t equals = variable.find('=');
+      spawn.environment[variable.substr(0, equals)] = variable.substr(equals + 1);
+    }
+  }
+  // Workers have groups of their own, so that a Ctrl-C reaches us alone and we tell them to finish;
+  // from such a group a read from the terminal would stop them.
+  spawn.new_process_group = true;
+  spawn.die_with_parent = true;
+  const bool may_read = workers_.size() == 1 && ::isatty(STDIN_FILENO) == 0;
+  spawn.standard_input = may_read ? io::Stdio::kInherit : io::Stdio::kNull;
+  if (options_.relay_output) {
+    spawn.standard_output = io::Stdio::kPipe;
+    spawn.standard_error = io::Stdio::kPipe;
+  }
+  return spawn;
+}
+
+Status Supervisor::start(Worker& worker) {
+  io::SpawnOptions spawn = spawn_options(worker);
+  io::Descriptor config;
+  WorkerChannel theirs;
+  if (options_.command.empty()) {
+    auto file = io::make_memory_file("divisi-worker", encode(worker.config));
+    if (!file) return file.error();
+    config = *std::move(file);
+    auto channel = WorkerChannel::make_pair();
+    if (!channel) return channel.error();
+    worker.channel = std::move(channel->first);
+    theirs = std::move(channel->second);
+    spawn.inherited = {config.get(), theirs.fd()};
+    spawn.environment[kWorkerFdVariable] = fmt::format("{},{}", config.get(), theirs.fd());
+  }
+  auto process = io::Process::spawn(spawn);
+  if (!process) return process.error();
+  worker.process.emplace(*std::move(process));
+  worker.joined = false;
+  worker.outcome.reset();
+  attach_output(worker);
+  tell(WorkerEvent::Kind::kStarted, worker, worker.process->pid(), "started");
+  return {};
+}
+
+void Supervisor::attach_output(Worker& worker) {
+  if (!options_.relay_output) return;
+  const int id = worker.config.node_id;
+  if (!options_.log_dir.empty() && !worker.log_file) {
+    const std::string path = fmt::format("{}/node_{}.log", options_.log_dir, id);
+    worker.log_file.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!worker.log_file) log::warning("opening {}: {}", path, errno_text(errno));
+  }
+  const auto options = [&](OutputSink& sink, std::size_t keep_last) {
+    return LineRelay::Options{
+        .sink = &sink,
+        .prefix = options_.prefix ? node_prefix(id, wants_colour(sink.fd())) : std::string(),
+        .log_file = worker.log_file.get(),
+        .keep_last = keep_last};
+  };
+  worker.output.emplace(options(stdout_, 0), std::move(worker.process->output()));
+  worker.error.emplace(options(stderr_, kTailLines), std::move(worker.process->error()));
+}
+
+bool Supervisor::any_left() const {
+  return std::any_of(workers_.begin(), workers_.end(), [this](const auto& worker) {
+    return worker->process || (worker->again_at && !shutting_down_);
+  });
+}
+
+void Supervisor::collect_watched(std::vector<pollfd>& fds, std::vector<Watched>& watched) {
+  using Kind = Watched::Kind;
+  fds.clear();
+  watched.clear();
+  const auto add = [&](int fd, short events, Watched what) {
+    if (fd < 0) return;
+    fds.push_back({fd, events, 0});
+    watched.push_back(what);
+  };
+  add(signals_.fd(), POLLIN, {Kind::kSignals, nullptr, nullptr});
+  if (!shutting_down_) add(options_.stop_fd, POLLIN, {Kind::kStop, nullptr, nullptr});
+  for (const auto& worker : workers_) {
+    if (!worker->process) continue;
+    // Reports and lines before the end of their process.
+    if (worker->channel) add(worker->channel.fd(), POLLIN, {Kind::kChannel, worker.get(), nullptr});
+    if (worker->output && !stdout_.is_full()) {
+      add(worker->output->fd(), POLLIN, {Kind::kOutput, worker.get(), nullptr});
+    }
+    if (worker->error && !stderr_.is_full()) {
+      add(worker->error->fd(), POLLIN, {Kind::kError, worker.get(), nullptr});
+    }
+    add(worker->process->pidfd(), POLLIN, {Kind::kProcess, worker.get(), nullptr});
+  }
+  for (OutputSink* const sink : {&stdout_, &stderr_}) {
+    if (sink->has_pending()) add(sink->fd(), POLLOUT, {Kind::kSink, nullptr, sink});
+  }
+}
+
+int Supervisor::poll_timeout() const {
+  std::optional<Clock::time_point> next;
+  if (shutting_down_ && kill_at_ != Clock::time_point::max()) next = kill_at_;
+  for (const auto& worker : workers_) {
+    if (worker->again_at && !shutting_down_)
+      next = next ? std::min(*next, *worker->again_at) : *worker->again_at;
+  }
+  return next ? milliseconds_until(*next) : -1;
+}
+
+void Supervisor::dispatch(const Watched& watched) {
+  Worker* const worker = watched.worker;
+  switch (watched.kind) {
+    case Watched::Kind::kSignals: take_signals(); break;
+    case Watched::Kind::kStop: begin_shutdown(options_.grace); break;
+    case Watched::Kind::kChannel: take_reports(*worker); break;
+    case Watched::Kind::kOutput:
+      if (!worker->output->read_some()) worker->output->finish();
+      break;
+    case Watched::Kind::kError:
+      if (!worker->error->read_some()) worker->error->finish();
+      break;
+    case Watched::Kind::kProcess: take_exit(*worker); break;
+    case Watched::Kind::kSink: break;  // written after every round
+  }
+}
+
+void Supervisor::check_clock() {
+  const auto now = Clock::now();
+  if (shutting_down_ && now >= kill_at_) kill_all();
+  for (const auto& worker : workers_) {
+    if (!worker->again_at || shutting_down_ || now < *worker->again_at) continue;
+    worker->again_at.reset();
+    if (const Status status = start(*worker); !status.ok()) {
+      fail(*worker, kExitMainFailed, status.code(), status.message());
+    }
+  }
+}
+
+void Supervisor::take_signals() {
+  while (const auto signal = signals_.next()) {
+    if (signal_ != 0 && *signal == SIGINT) {
+      kill_all();
+    } else if (signal_ == 0) {
+      signal_ = *signal;
+      log::info("{} received: ending {} workers", io::signal_name(signal_), workers_.size());
+      begin_shutdown(options_.grace);
+    }
+  }
+}
+
+void Supervisor::take_reports(Worker& worker) {
+  bool ended = false;
+  while (auto report = worker.channel.receive(ended)) {
+    if (report->kind == WorkerReport::Kind::kJoined) {
+      worker.joined = true;
+      tell(WorkerEvent::Kind::kJoined, worker, worker.process->pid(), "joined");
+      continue;
+    }
+    if (is_failure(report->kind)) fail(worker, report->value, code_of(report->kind), report->text);
+    worker.outcome = std::move(report);
+  }
+  if (ended) worker.channel.close();
+}
+
+void Supervisor::take_exit(Worker& worker) {
+  if (worker.channel) take_reports(worker);
+  worker.process->kill_group(SIGKILL);  // what it has started and left
+  const auto status = worker.process->try_wait();
+  if (!status) return;
+  if (worker.output) worker.output->finish();
+  if (worker.error) worker.error->finish();
+  worker.channel.close();
+  remove_socket_file(worker.config);
+  judge(worker, *status);
+  worker.process.reset();
+}
+
+void Supervisor::judge(Worker& worker, const io::ExitStatus& status) {
+  const bool reported_done = worker.outcome && worker.outcome->kind == WorkerReport::Kind::kDone;
+  if (status.ok() || (status.unknown && reported_done)) {
+    worker.finished = true;
+    tell(WorkerEvent::Kind::kEnded, worker, worker.process->pid(), "ended");
+  } else if (worker.outcome && is_failure(worker.outcome->kind)) {
+    tell(WorkerEvent::Kind::kEnded, worker, worker.process->pid(), worker.outcome->text);
+  } else if (shutting_down_) {
+    tell(WorkerEvent::Kind::kEnded, worker, worker.process->pid(), "ended by the launcher");
+  } else if (status.signal != 0) {
+    lose(worker, exit_code_of_signal(status.signal),
+         fmt::format("was killed by {}", io::signal_name(status.signal)));
+  } else if (status.unknown) {
+    lose(worker, kExitMainFailed, "has ended, and something else in this process took its status");
+  } else {
+    fail(worker, kExitMainFailed, Code::kInternal,
+         fmt::format("ended with exit code {}", status.code));
+  }
+}
+
+void Supervisor::lose(Worker& worker, int exit_code, const std::string& what) {
+  const int pid = worker.process->pid();
+  tell(WorkerEvent::Kind::kLost, worker, pid, what);
+  const bool restart = options_.worker_lost == WorkerLost::kRestart &&
+                       worker.config.restarts < options_.max_restarts;
+  if (!restart && options_.worker_lost != WorkerLost::kIgnore) {
+    const bool tried = options_.worker_lost == WorkerLost::kRestart;
+    fail(worker, exit_code, Code::kUnavailable,
+         tried ? fmt::format("{}, after {} restarts", what, worker.config.restarts) : what);
+    return;
+  }
+  for (const auto& sibling : workers_) {
+    if (sibling.get() == &worker || !sibling->channel) continue;
+    sibling->channel.send({WorkerReport::Kind::kPeerDied, worker.config.node_id, {}});
+  }
+  if (!restart) {
+    log::warning("node {} {}; going on without it (worker_lost=ignore)", worker.config.node_id,
+                 what);
+    return;
+  }
+  const int exponent = std::min(worker.config.restarts, 16);
+  const auto delay = std::min<std::chrono::milliseconds>(options_.restart_delay * (1 << exponent),
+                                                         kLongestRestartDelay);
+  ++worker.config.restarts;
+  worker.config.startup_delay = 0ms;
+  worker.again_at = Clock::now() + delay;
+  log::warning("node {} {}; starting it again in {} ms ({} of {})", worker.config.node_id, what,
+               delay.count(), worker.config.restarts, options_.max_restarts);
+  tell(WorkerEvent::Kind::kRestarting, worker, pid, what);
+}
+
+void Supervisor::fail(Worker& worker, int exit_code, Code code, const std::string& what) {
+  if (shutting_down_) return;  // the first failure is the cause; the rest follow from it
+  if (worker.error) {
+    worker.error->read_some();  // its report may have overtaken its last lines
+    result_.stderr_tail = worker.error->tail();
+  }
+  result_.exit_code = exit_code;
+  result_.failed_node = worker.config.node_id;
+  result_.status = make_status(code, "node {}: {}", worker.config.node_id, what);
+  // Where the nodes never came together, those that got further have little to lose.
+  begin_shutdown(exit_code == kExitNoJoin ? std::min(options_.grace, kGraceWithoutJoin)
+                                          : options_.grace);
+}
+
+void Supervisor::begin_shutdown(std::chrono::milliseconds grace) {
+  if (shutting_down_) return;
+  shutting_down_ = true;
+  kill_at_ = Clock::now() + grace;
+  for (const auto& worker : workers_) {
+    if (!worker->process || worker->outcome) continue;
+    // One that has not joined runs nothing of the user's: it has nothing to finish.
+    const bool runs_main = worker->joined || !options_.command.empty();
+    [[maybe_unused]] const Status sent = worker->process->kill(runs_main ? SIGTERM : SIGKILL);
+  }
+}
+
+void Supervisor::kill_all() {
+  kill_at_ = Clock::time_point::max();
+  for (const auto& worker : workers_) {
+    if (!worker->process) continue;
+    worker->process->kill_group(SIGKILL);
+    [[maybe_unused]] const Status sent = worker->process->kill(SIGKILL);
+  }
+}
+
+void Supervisor::flush_output() {
+  const auto deadline = Clock::now() + kFlushAfterSignal;
+  while (stdout_.has_pending() || stderr_.has_pending()) {
+    if (signal_ != 0 && Clock::now() >= deadline) return;
+    std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}};
+    for (OutputSink* const sink : {&stdout_, &stderr_}) {
+      if (sink->has_pending()) fds.push_back({sink->fd(), POLLOUT, 0});
+    }
+    ::poll(fds.data(), fds.size(), signal_ != 0 ? milliseconds_until(deadline) : -1);
+    take_signals();
+    stdout_.write_some();
+    stderr_.write_some();
+  }
+}
+
+void Supervisor::tell(WorkerEvent::Kind kind, const Worker& worker, int pid,
+                      const std::string& text) const {
+  log::debug("worker node={} pid={}: {}", worker.config.node_id, pid, text);
+  if (options_.on_event) options_.on_event({kind, worker.config.node_id, pid, text});
+}
+
+}  // namespace divisi::runtime

@@ -1,0 +1,56 @@
+// TaskCore: what a Task is made of: its current session, and how calls reach it.
+#pragma once
+
+#include "divisi/task.h"
+#include "runtime/router.h"
+#include "runtime/task_session.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+namespace divisi::runtime {
+
+class TaskCore {
+ public:
+  TaskCore(Router& network, StartOptions start_options)
+      : router(network), defaults(std::move(start_options)) {}
+
+  // The running session. Throws UsageError saying that `call` needs a started task.
+  std::shared_ptr<Session> require(std::string_view call) const;
+  // The same, but a task that was never started is started now (the cluster guide's way).
+  std::shared_ptr<Session> require_or_start(std::string_view call);
+  // The running session or the last one; null before the first start.
+  std::shared_ptr<Session> latest() const;
+
+  std::uint64_t start(StartOptions options);
+  // Stops the session of that number (0: whichever runs) and throws what it found, unless it
+  // was stopped already.
+  void stop(std::uint64_t life, bool failed);
+
+  [[noreturn]] static void refuse(std::string_view call);
+
+  Router& router;
+  const StartOptions defaults;
+  const std::shared_ptr<std::atomic<bool>> finish = std::make_shared<std::atomic<bool>>(false);
+  const int entered = std::uncaught_exceptions();  // when the task was made, for its destructor
+
+  // The way of an emit, without a lock: it counts itself in, then reads `current`. A session is
+  // freed only when nobody was counted in after `current` stopped naming it.
+  std::atomic<std::int64_t> emitting{0};
+  std::atomic<Session*> current{nullptr};
+
+ private:
+  std::shared_ptr<Session> session_of(std::uint64_t life) const;
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  std::shared_ptr<Session> latest_;
+  std::vector<std::shared_ptr<Session>> retired_;  // wait for emits that may still hold them
+  std::uint64_t lives_ = 0;
+};
+
+}  // namespace divisi::runtime

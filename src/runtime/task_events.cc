@@ -1,0 +1,160 @@
+// The events of a task: listeners, waiting, and the way to the router.
+#include "base/log.h"
+#include "divisi/error.h"
+#include "runtime/labels.h"
+#include "runtime/task_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace divisi::runtime {
+namespace {
+
+constexpr std::string_view kFinishEvent = "finish";
+constexpr std::size_t kLongestName = 255;
+
+// "task." and the event's name, without an allocation.
+class Topic {
+ public:
+  explicit Topic(std::string_view event) {
+    if (event.empty() || event.size() > kLongestName) {
+      throw UsageError(
+          fmt::format("an event name has 1 to {} bytes, not {}", kLongestName, event.size()));
+    }
+    std::copy(kPrefix.begin(), kPrefix.end(), text_);
+    std::copy(event.begin(), event.end(), text_ + kPrefix.size());
+    size_ = kPrefix.size() + event.size();
+  }
+  operator std::string_view() const noexcept { return {text_, size_}; }
+
+ private:
+  static constexpr std::string_view kPrefix = "task.";
+  char text_[kPrefix.size() + kLongestName];
+  std::size_t size_;
+};
+
+}  // namespace
+
+void Session::listen_to_finish() {
+  // Takes whatever comes: true, or true with `failed` when a node ended by its last failure.
+  loop.on(kFinishEvent, [weak = weak_from_this()](const Args& args) {
+    const std::shared_ptr<Session> session = weak.lock();
+    if (session == nullptr) return;
+    if (const auto failed = args.kwargs.find("failed");
+        failed != args.kwargs.end() && failed->second == Value(true)) {
+      log::warning("a peer ended by a failure and asked this task to finish");
+    }
+    session->set_finish(args.size() == 0 || args[0].as<bool>());
+  });
+  subscribe(kFinishEvent);
+}
+
+void Session::set_finish(bool finish) {
+  finish_->store(finish);
+  if (finish) loop.core()->wake_waiters(event::WakeReason::kFinish);
+}
+
+void Session::subscribe(std::string_view event) {
+  if (!distributed) return;
+  const Topic topic(event);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!subscribed_.emplace(event).second) return;
+  }
+  router.subscribe(topic, event, loop.core());
+}
+
+ListenerId Session::listen(std::string_view event,
+                           std::unique_ptr<divisi::detail::Listener> listener,
+                           ListenOptions listen_options, bool once) {
+  // The listener first: what the router kept for this event comes with the subscription.
+  const ListenerId id = loop.add(event, std::move(listener), listen_options, once);
+  if (event == kFinishEvent) {
+    const std::lock_guard lock(mutex_);
+    finish_listeners_.push_back(id);
+  }
+  subscribe(event);
+  return id;
+}
+
+void Session::off(std::string_view pattern) {
+  for (const std::string& event : loop.events()) {
+    if (!glob_match(pattern, event)) continue;
+    if (event != kFinishEvent) {
+      loop.off(event);
+      continue;
+    }
+    // Our own listener stays: peers could not finish this task without it.
+    std::vector<ListenerId> theirs;
+    {
+      const std::lock_guard lock(mutex_);
+      theirs.swap(finish_listeners_);
+    }
+    for (const ListenerId id : theirs) loop.off(event, id);
+  }
+  unsubscribe_unheard(pattern);
+}
+
+void Session::off(std::string_view pattern, ListenerId id) {
+  loop.off(pattern, id);
+  unsubscribe_unheard(pattern);
+}
+
+void Session::off_function(std::string_view pattern, const void* function) {
+  loop.core()->remove_function(pattern, function);
+  unsubscribe_unheard(pattern);
+}
+
+void Session::unsubscribe_unheard(std::string_view pattern) {
+  if (!distributed) return;
+  std::vector<std::string> unheard;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(subscribed_, [&](const std::string& event) {
+      if (!glob_match(pattern, event) || loop.listened(event)) return false;
+      unheard.push_back(event);
+      return true;
+    });
+  }
+  for (const std::string& event : unheard) router.unsubscribe(Topic(event), loop.core().get());
+}
+
+std::optional<Args> Session::wait_for(std::string_view event, const WaitForOptions& wait_options) {
+  if (distributed) router.ready();
+  using event::WakeReason;
+  event::WaitSpec spec;
+  spec.timeout = wait_options.timeout;
+  spec.wake_on_finish = wait_options.wake_on_finish;
+  spec.stop = wait_options.stop;
+  spec.already = [&]() -> std::optional<WakeReason> {
+    // Subscribed from here on until off() or stop, not only while somebody waits: a peer's answer
+    // between two waits would otherwise race with the news of the subscription.
+    subscribe(event);
+    if (stopping.load()) return WakeReason::kStopped;
+    if (wait_options.wake_on_finish && finish_->load()) return WakeReason::kFinish;
+    const std::lock_guard lock(mutex_);
+    if (failure_ != nullptr) return WakeReason::kFailure;
+    return std::nullopt;
+  };
+  event::WaitResult result = loop.core()->wait(event, spec);
+  switch (result.reason) {
+    case WakeReason::kEvent:
+      if (result.decode_error != nullptr) std::rethrow_exception(result.decode_error);
+      return std::move(result.args);
+    case WakeReason::kTimeout:
+      if (wait_options.ignore_timeout) return std::nullopt;
+      throw TimeoutError(fmt::format("waited {:.3f} s for the event {}, which did not come",
+                                     std::chrono::duration<double>(wait_options.timeout).count(),
+                                     event));
+    default: return std::nullopt;
+  }
+}
+
+void Session::send(std::string_view event, const PayloadView& payload,
+                   const SendOptions& send_options) {
+  router.send(Topic(event), payload, send_options);
+}
+
+}  // namespace divisi::runtime

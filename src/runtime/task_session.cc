@@ -1,0 +1,154 @@
+#include "runtime/task_session.h"
+
+#include "base/log.h"
+#include "divisi/error.h"
+#include "runtime/labels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace divisi::runtime {
+
+Session::Session(StartOptions start_options, Router& the_router,
+                 std::shared_ptr<std::atomic<bool>> finish, std::uint64_t the_life)
+    : options(std::move(start_options)),
+      router(the_router),
+      distributed(the_router.is_active()),
+      life(the_life),
+      loop(fmt::format("task_{}", fmt::ptr(this)),
+           EventLoopOptions{.on_error = options.on_error, .stop_timeout = options.stop_timeout}),
+      finish_(std::move(finish)),
+      steps_(std::make_shared<JobGroup>()),
+      ctx_(options.ctx != nullptr ? options.ctx : std::make_shared<Context>()),
+      pool_allowed_(options.async_mode || distributed),
+      labels_(initial_labels()) {}
+
+Session::~Session() = default;
+
+void Session::start() {
+  if (distributed) listen_to_finish();
+}
+
+void Session::use(Middleware fn, const UseOptions& use_options) {
+  if (fn.is_void()) return;
+  const auto& filters = use_options.filter_labels;
+  if (!filters.empty() && std::none_of(filters.begin(), filters.end(), [&](const auto& pattern) {
+        return match_labels(pattern);
+      })) {
+    return;
+  }
+  std::vector<Wrapper> wrappers;
+  {
+    const std::lock_guard lock(mutex_);
+    wrappers = wrappers_;
+  }
+  for (const Wrapper& wrapper : wrappers) fn = wrapper(std::move(fn));
+  const std::lock_guard lock(mutex_);
+  middleware_.push_back({std::move(fn), use_options.lock});
+}
+
+void Session::use_wrapper(Wrapper wrapper) {
+  if (wrapper == nullptr) throw UsageError("Task::use_wrapper was given an empty function");
+  std::vector<Registered> wrapped;
+  {
+    const std::lock_guard lock(mutex_);
+    wrapped = middleware_;
+  }
+  for (Registered& registered : wrapped) registered.fn = wrapper(std::move(registered.fn));
+  const std::lock_guard lock(mutex_);
+  std::copy(wrapped.begin(), wrapped.end(), middleware_.begin());
+  wrappers_.push_back(std::move(wrapper));
+}
+
+void Session::on_finish(std::function<void(Context&)> hook) {
+  if (hook == nullptr) throw UsageError("Task::on_finish was given an empty function");
+  const std::lock_guard lock(mutex_);
+  finish_hooks_.push_back(std::move(hook));
+}
+
+std::size_t Session::middleware_count() const {
+  const std::lock_guard lock(mutex_);
+  return middleware_.size();
+}
+
+std::optional<Registered> Session::middleware_at(std::size_t index) const {
+  const std::lock_guard lock(mutex_);
+  if (index >= middleware_.size()) return std::nullopt;
+  return middleware_[index];
+}
+
+std::shared_ptr<Context> Session::ctx() const {
+  const std::lock_guard lock(mutex_);
+  return ctx_;
+}
+
+std::shared_ptr<Context> Session::share(Context& context) const {
+  const std::lock_guard lock(mutex_);
+  if (ctx_.get() == &context) return ctx_;
+  return {std::shared_ptr<void>(), &context};
+}
+
+void Session::renew() {
+  std::shared_ptr<Context> fresh = ctx()->renew();
+  const std::lock_guard lock(mutex_);
+  ctx_.swap(fresh);
+}
+
+std::set<std::string> Session::initial_labels() const {
+  std::set<std::string> labels = options.labels;
+  if (options.async_mode) labels.insert("async");
+  if (!distributed) {
+    labels.insert("standalone");
+    return labels;
+  }
+  labels.insert("distributed");
+  labels.insert(fmt::format("node.{}", router.node_id()));
+  labels.merge(router.labels());
+  return labels;
+}
+
+std::set<std::string> Session::labels() const {
+  const std::lock_guard lock(mutex_);
+  return labels_;
+}
+
+bool Session::match_labels(std::string_view pattern) const {
+  const std::lock_guard lock(mutex_);
+  return any_label_matches(pattern, labels_);
+}
+
+std::set<std::string> Session::roles() const {
+  const std::lock_guard lock(mutex_);
+  return {roles_.begin(), roles_.end()};
+}
+
+void Session::add_role(std::string_view role) {
+  {
+    const std::lock_guard lock(mutex_);
+    roles_.emplace(role);
+  }
+  if (distributed) router.announce_role(std::string(role));
+}
+
+bool Session::has_role(std::string_view role) const {
+  const std::lock_guard lock(mutex_);
+  return roles_.empty() || roles_.contains(role);
+}
+
+bool Session::is_meant(const Target& target) const {
+  if (target.one_of) return false;
+  switch (target.kind) {
+    case Target::Kind::kAll: return true;
+    case Target::Kind::kNode: return distributed && target.node == router.node_id();
+    case Target::Kind::kLabel: return match_labels(target.pattern);
+    case Target::Kind::kRole: {
+      const std::lock_guard lock(mutex_);
+      return roles_.contains(target.pattern);
+    }
+  }
+  return false;
+}
+
+}  // namespace divisi::runtime

@@ -1,0 +1,13 @@
+// The task of the process, apart from task.cc so that a test may link Task without a router.
+#include "divisi/task.h"
+#include "runtime/router.h"
+
+namespace divisi {
+
+Task::Task() : Task(runtime::router()) {}
+Task::Task(StartOptions options) : Task(runtime::router(), std::move(options)) {}
+
+// Never destroyed: threads that outlive main may still emit.
+Task& task = *new Task;
+
+}  // namespace divisi

@@ -1,0 +1,105 @@
+// The end of a task's life, in the order that loses nothing.
+#include "base/log.h"
+#include "divisi/error.h"
+#include "runtime/task_session.h"
+
+#include <utility>
+
+namespace divisi::runtime {
+namespace {
+
+// Cleanup always completes: each step is tried, and the first thing that went wrong is told.
+template <class Step>
+void attempt(std::exception_ptr& first, Step step) {
+  try {
+    step();
+  } catch (...) {
+    if (first == nullptr) {
+      first = std::current_exception();
+      return;
+    }
+    try {
+      throw;
+    } catch (const std::exception& error) {
+      log::error("another error while the task stopped: {}", error.what());
+    } catch (...) {
+      log::error("another error of an unknown type while the task stopped");
+    }
+  }
+}
+
+}  // namespace
+
+std::exception_ptr Session::stop(bool failed) {
+  // What nobody has heard of yet is told at the end; what was raised before is not told again,
+  // and either way the emits below are not refused because of it.
+  std::exception_ptr first = loop.core()->errors().take_unseen();
+  run_finish_hooks(first);
+  attempt(first, [&] { tell_finish(failed); });
+  accepting.store(false);
+  attempt(first, [&] { loop.stop(); });
+  attempt(first, [&] {
+    if (distributed && !router.flush(options.stop_timeout)) {
+      log::warning("not everything that was sent had reached the peers within stop_timeout={}ms",
+                   options.stop_timeout.count());
+    }
+  });
+  attempt(first, [&] { join_pool(); });
+  attempt(first, [&] {
+    if (distributed) router.unsubscribe_all(loop.core().get());
+  });
+  clear();
+  return first;
+}
+
+void Session::run_finish_hooks(std::exception_ptr& first) {
+  std::vector<std::function<void(Context&)>> hooks;
+  {
+    const std::lock_guard lock(mutex_);
+    hooks.swap(finish_hooks_);
+  }
+  const std::shared_ptr<Context> context = ctx();
+  for (const auto& hook : hooks) attempt(first, [&] { hook(*context); });
+}
+
+void Session::tell_finish(bool failed) {
+  if (!distributed) return;
+  // An attempt that will be repeated ends nobody else's work.
+  if (failed && router.will_retry()) return;
+  PackScratch scratch;
+  const PayloadView& payload =
+      failed ? pack_args(scratch, true, kw("failed", true)) : pack_args(scratch, true);
+  send("finish", payload, {});
+  loop.emit("finish", true);
+}
+
+void Session::join_pool() {
+  Pool* pool = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    pool_allowed_ = false;
+    pool = pool_.get();
+  }
+  if (pool == nullptr) return;
+  pool->close();
+  // A job that stops its own task cannot be waited for; its thread ends with it.
+  const bool own_job = pool->is_current();
+  const bool joined = pool->join(own_job ? std::chrono::milliseconds(0) : options.stop_timeout);
+  if (joined) return;
+  steps_->abandon();
+  if (own_job) return;
+  log::error("a middleware still runs after stop_timeout={}ms; its thread is left to itself",
+             options.stop_timeout.count());
+}
+
+void Session::clear() {
+  discard_suspended();
+  std::vector<Registered> middleware;
+  std::vector<Wrapper> wrappers;
+  const std::lock_guard lock(mutex_);
+  middleware.swap(middleware_);
+  wrappers.swap(wrappers_);
+  subscribed_.clear();
+}
+
+}  // namespace divisi::runtime

@@ -1,0 +1,144 @@
+#include "runtime/worker.h"
+
+#include "base/log.h"
+#include "runtime/exit_code.h"
+#include "runtime/finish_watcher.h"
+
+#include <cstdlib>
+#include <cxxabi.h>
+#include <memory>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+namespace divisi::runtime {
+
+namespace {
+
+WorkerHooks& installed_hooks() {
+  static auto* const hooks = new WorkerHooks;  // outlives static objects that still use it
+  return *hooks;
+}
+
+std::string type_name(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  return status == 0 ? name.get() : type.name();
+}
+
+WorkerOutcome not_joined(const Status& status) {
+  using Kind = WorkerOutcome::Kind;
+  WorkerOutcome outcome{Kind::kBindFailed, kExitNoJoin, status.message(), nullptr};
+  switch (status.code()) {
+    case Code::kUnauthorized:
+    case Code::kForbidden:
+    case Code::kConflict:
+    case Code::kAlreadyExists: outcome.kind = Kind::kRefused; break;
+    case Code::kTimeout: outcome.kind = Kind::kJoinTimeout; break;
+    case Code::kInvalid:
+    case Code::kNotFound:
+      outcome.kind = Kind::kUsage;
+      outcome.exit_code = kExitUsage;
+      break;
+    default: break;
+  }
+  return outcome;
+}
+
+// One call of main. Thread cancellation is no failure of main: it goes on unwinding.
+WorkerOutcome attempt(const WorkerConfig& config, const MainFunction& main) {
+  WorkerOutcome outcome;
+  try {
+    const int code = main(config.args);
+    if (code == 0) return outcome;
+    outcome.text = fmt::format("main returned {}", code);
+  } catch (const abi::__forced_unwind&) {
+    throw;
+  } catch (...) {
+    outcome.exception = std::current_exception();
+    outcome.text = describe_exception(outcome.exception);
+  }
+  outcome.kind = WorkerOutcome::Kind::kFailed;
+  outcome.exit_code = kExitMainFailed;
+  return outcome;
+}
+
+}  // namespace
+
+void set_worker_hooks(WorkerHooks hooks) {
+  installed_hooks() = std::move(hooks);
+}
+
+const WorkerHooks& worker_hooks() {
+  return installed_hooks();
+}
+
+std::string describe_exception(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const std::exception& error) {
+    std::string text = fmt::format("{}: {}", type_name(typeid(error)), error.what());
+    try {
+      std::rethrow_if_nested(error);
+    } catch (...) {
+      text += "; caused by " + describe_exception(std::current_exception());
+    }
+    return text;
+  } catch (const std::string& thrown) {
+    return "std::string: " + thrown;
+  } catch (const char* thrown) {
+    return fmt::format("const char*: {}", thrown);
+  } catch (...) {
+    const std::type_info* const type = abi::__cxa_current_exception_type();
+    return type == nullptr ? "an exception of unknown type" : type_name(*type);
+  }
+}
+
+WorkerOutcome run_worker(const WorkerConfig& config, const MainFunction& main,
+                         const std::function<void()>& on_joined,
+                         const std::function<bool()>& finish_requested) {
+  const WorkerHooks& hooks = worker_hooks();
+  if (config.startup_delay.count() > 0) std::this_thread::sleep_for(config.startup_delay);
+  if (hooks.activate) {
+    if (const Status status = hooks.activate(config); !status.ok()) return not_joined(status);
+  }
+  if (on_joined) on_joined();
+
+  WorkerOutcome outcome = attempt(config, main);
+  // Only exceptions are worth another try: a main that returns an error has decided.
+  for (int retries = 0; outcome.exception != nullptr && config.auto_recover; ++retries) {
+    if (config.max_retries != kUnlimitedRetries && retries >= config.max_retries) break;
+    if (finish_requested && finish_requested()) break;
+    log::warning("main failed, trying again retries={} error=\"{}\"", retries + 1, outcome.text);
+    outcome.exception = nullptr;
+    if (hooks.next_attempt) hooks.next_attempt(retries + 1);
+    outcome = attempt(config, main);
+  }
+  if (hooks.deactivate) hooks.deactivate(outcome.kind != WorkerOutcome::Kind::kDone);
+  return outcome;
+}
+
+InlineOutcome run_worker_inline(const WorkerConfig& config, const MainFunction& main) {
+  const WorkerHooks& hooks = worker_hooks();
+  FinishWatcher watcher({
+      .on_finish = hooks.request_finish,
+      .on_peer_died = {},
+      .channel = nullptr,
+      .grace = config.finish_grace,
+      .on_overdue =
+          [&config](int signal) {
+            if (const std::string path = ipc_path(config.listen); !path.empty()) {
+              ::unlink(path.c_str());
+            }
+            log::error("main did not end after signal {}: exiting", signal);
+            ::_exit(exit_code_of_signal(signal));
+          },
+  });
+  InlineOutcome result;
+  result.outcome = run_worker(config, main, {}, [&] { return watcher.signal() != 0; });
+  result.signal = watcher.signal();
+  return result;
+}
+
+}  // namespace divisi::runtime

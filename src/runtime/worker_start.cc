@@ -1,0 +1,128 @@
+// Where a spawned worker begins: after all static constructors, in place of the user's main().
+#include "base/log.h"
+#include "divisi/export.h"
+#include "io/process.h"
+#include "runtime/crash_report.h"
+#include "runtime/entry.h"
+#include "runtime/exit_code.h"
+#include "runtime/finish_watcher.h"
+#include "runtime/worker.h"
+#include "runtime/worker_channel.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <optional>
+
+namespace divisi::runtime {
+
+namespace {
+
+// What DIVISI_WORKER_FD says: "<configuration>,<channel>".
+struct Inherited {
+  io::Descriptor config;
+  WorkerChannel channel;
+};
+
+// Takes the variable away, so that programs this worker starts are not taken for workers.
+std::optional<Inherited> take_inherited() {
+  const char* const text = std::getenv(kWorkerFdVariable);
+  if (text == nullptr) return std::nullopt;
+  int config = -1;
+  int channel = -1;
+  const int found = std::sscanf(text, "%d,%d", &config, &channel);
+  ::unsetenv(kWorkerFdVariable);
+  if (found != 2 || config <= STDERR_FILENO || channel <= STDERR_FILENO) return Inherited{};
+  ::fcntl(config, F_SETFD, FD_CLOEXEC);
+  ::fcntl(channel, F_SETFD, FD_CLOEXEC);
+  return Inherited{io::Descriptor(config), WorkerChannel(io::Descriptor(channel))};
+}
+
+Result<WorkerConfig> read_config(io::Descriptor file) {
+  if (!file) {
+    return failure(Code::kInvalid, "{} does not name two descriptors", kWorkerFdVariable);
+  }
+  DIVISI_TRY(const std::string bytes, io::read_all(file.get()));
+  return decode_worker_config(bytes);
+}
+
+int give_up(const WorkerChannel& channel, const Status& status) {
+  log::error("{}", status.message());
+  channel.send({WorkerReport::Kind::kUsage, kExitUsage, status.message()});
+  return kExitUsage;
+}
+
+WorkerReport::Kind report_kind(WorkerOutcome::Kind kind) {
+  switch (kind) {
+    case WorkerOutcome::Kind::kDone: return WorkerReport::Kind::kDone;
+    case WorkerOutcome::Kind::kFailed: return WorkerReport::Kind::kFailed;
+    case WorkerOutcome::Kind::kBindFailed: return WorkerReport::Kind::kBindFailed;
+    case WorkerOutcome::Kind::kRefused: return WorkerReport::Kind::kRefused;
+    case WorkerOutcome::Kind::kJoinTimeout: return WorkerReport::Kind::kJoinTimeout;
+    case WorkerOutcome::Kind::kUsage: return WorkerReport::Kind::kUsage;
+  }
+  return WorkerReport::Kind::kFailed;
+}
+
+int worker_main(Inherited inherited) {
+  const WorkerChannel channel = std::move(inherited.channel);
+  const auto config = read_config(std::move(inherited.config));
+  if (!config) return give_up(channel, config.error());
+
+  // Into a pipe stdio would keep 4 KiB back, and a crash would swallow them.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  log::set_identity(config->job_id, config->node_id);
+  log::set_json(config->log_json);
+  if (const auto level = log::parse_level(config->log_level)) log::set_level(*level);
+  install_crash_report(config->node_id);
+
+  const auto entry = resolve_entry(config->entry);
+  if (!entry) return give_up(channel, entry.error());
+
+  const WorkerHooks& hooks = worker_hooks();
+  const FinishWatcher watcher({
+      .on_finish = hooks.request_finish,
+      .on_peer_died = hooks.peer_died,
+      .channel = &channel,
+      .grace = std::nullopt,
+      .on_overdue = {},
+  });
+  const WorkerOutcome outcome = run_worker(
+      *config, entry->call, [&] { channel.send({WorkerReport::Kind::kJoined, 0, {}}); },
+      [&] { return watcher.signal() != 0; });
+  if (outcome.kind == WorkerOutcome::Kind::kFailed) {
+    log::error("main failed: {}", outcome.text);
+  } else if (outcome.kind != WorkerOutcome::Kind::kDone) {
+    log::error("{}", outcome.text);
+  }
+  channel.send({report_kind(outcome.kind), outcome.exit_code, outcome.text});
+  return outcome.exit_code;
+}
+
+int worker_in_place_of_main(int, char**, char**) {
+  auto inherited = take_inherited();
+  return worker_main(inherited ? *std::move(inherited) : Inherited{});
+}
+
+}  // namespace
+
+void enter_worker_if_spawned() {
+  auto inherited = take_inherited();
+  if (inherited) std::exit(worker_main(*std::move(inherited)));
+}
+
+}  // namespace divisi::runtime
+
+// The C library calls main() from here, and the constructors before it. A program that links
+// libdivisi finds this definition first; one that only loads it later never comes here.
+extern "C" DIVISI_API int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv,
+                                            void (*init)(), void (*fini)(), void (*rtld_fini)(),
+                                            void* stack_end) {
+  using Start =
+      int (*)(int (*)(int, char**, char**), int, char**, void (*)(), void (*)(), void (*)(), void*);
+  const auto next = reinterpret_cast<Start>(::dlsym(RTLD_NEXT, "__libc_start_main"));
+  const bool spawned = std::getenv(divisi::runtime::kWorkerFdVariable) != nullptr;
+  return next(spawned ? divisi::runtime::worker_in_place_of_main : main, argc, argv, init, fini,
+              rtld_fini, stack_end);
+}

@@ -1,0 +1,226 @@
+#include "runtime/worker.h"
+
+#include "runtime/exit_code.h"
+#include "runtime/signal_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <signal.h>
+#include <stdexcept>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace divisi::runtime {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+std::string describe(const std::function<void()>& thrower) {
+  try {
+    thrower();
+  } catch (...) {
+    return describe_exception(std::current_exception());
+  }
+  return "nothing was thrown";
+}
+
+TEST(DescribeExceptionTest, NamesTypeAndMessage) {
+  EXPECT_EQ(describe([] { throw std::out_of_range("too far"); }), "std::out_of_range: too far");
+  EXPECT_EQ(describe([] { throw Error(Code::kTimeout, "late"); }), "divisi::Error: late");
+  EXPECT_EQ(describe([] { throw std::string("text"); }), "std::string: text");
+  EXPECT_EQ(describe([] { throw "text"; }), "const char*: text");
+  EXPECT_EQ(describe([] { throw 7; }), "int");
+}
+
+TEST(DescribeExceptionTest, FollowsNestedExceptions) {
+  EXPECT_THAT(describe([] {
+                try {
+                  throw std::runtime_error("disk full");
+                } catch (...) {
+                  std::throw_with_nested(std::logic_error("saving"));
+                }
+              }),
+              HasSubstr("saving; caused by std::runtime_error: disk full"));
+}
+
+TEST(SignalWatchTest, ASignalOfAForkedChildIsNotOurs) {
+  const SignalWatch watch({SIGTERM});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::raise(SIGTERM);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+  EXPECT_FALSE(watch.next().has_value());
+  ::raise(SIGTERM);
+  EXPECT_EQ(watch.next(), SIGTERM);
+}
+
+TEST(SignalWatchTest, AnIgnoredSignalStaysIgnored) {
+  const auto previous = ::signal(SIGHUP, SIG_IGN);
+  {
+    const SignalWatch watch({SIGHUP});
+    ::raise(SIGHUP);
+    EXPECT_FALSE(watch.next().has_value());
+  }
+  EXPECT_EQ(::signal(SIGHUP, previous), SIG_IGN);
+}
+
+TEST(SignalWatchTest, SeveralWatchesSeeTheSameSignal) {
+  const SignalWatch one({SIGTERM});
+  const SignalWatch two({SIGTERM, SIGINT});
+  ::raise(SIGTERM);
+  EXPECT_EQ(one.next(), SIGTERM);
+  EXPECT_EQ(two.next(), SIGTERM);
+}
+
+// Installs hooks that write down what they are called for.
+class WorkerTest : public ::testing::Test {
+ protected:
+  WorkerTest() {
+    WorkerHooks hooks;
+    hooks.activate = [this](const WorkerConfig&) {
+      log_.push_back("activate");
+      return activation_;
+    };
+    hooks.deactivate = [this](bool failed) {
+      log_.push_back(failed ? "deactivate failed" : "deactivate");
+    };
+    hooks.next_attempt = [this](int retries) {
+      log_.push_back("retry " + std::to_string(retries));
+    };
+    hooks.request_finish = [this] {
+      finish_ = true;
+      finish_.notify_all();
+    };
+    set_worker_hooks(std::move(hooks));
+  }
+  ~WorkerTest() override { set_worker_hooks({}); }
+
+  MainFunction failing(int times) {
+    return [this, times](const std::vector<std::string>&) {
+      log_.push_back("main");
+      if (++calls_ <= times) throw std::runtime_error("failure " + std::to_string(calls_));
+      return 0;
+    };
+  }
+
+  WorkerConfig config_;
+  Status activation_;
+  std::vector<std::string> log_;
+  std::atomic<bool> finish_{false};
+  int calls_ = 0;
+};
+
+TEST_F(WorkerTest, MainRunsBetweenActivationAndItsEnd) {
+  const WorkerOutcome outcome =
+      run_worker(config_, failing(0), [this] { log_.push_back("joined"); });
+  EXPECT_EQ(outcome.kind, WorkerOutcome::Kind::kDone);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(log_, ElementsAre("activate", "joined", "main", "deactivate"));
+}
+
+TEST_F(WorkerTest, WithoutRecoveryOneFailureIsFinal) {
+  const WorkerOutcome outcome = run_worker(config_, failing(1));
+  EXPECT_EQ(outcome.kind, WorkerOutcome::Kind::kFailed);
+  EXPECT_EQ(outcome.exit_code, kExitMainFailed);
+  EXPECT_EQ(outcome.text, "std::runtime_error: failure 1");
+  EXPECT_THROW(std::rethrow_exception(outcome.exception), std::runtime_error);
+  EXPECT_THAT(log_, ElementsAre("activate", "main", "deactivate failed"));
+}
+
+TEST_F(WorkerTest, RecoveryCallsMainAgainWithTheSameRouter) {
+  config_.auto_recover = true;
+  const WorkerOutcome outcome = run_worker(config_, failing(2));
+  EXPECT_EQ(outcome.kind, WorkerOutcome::Kind::kDone);
+  EXPECT_EQ(outcome.text, "");
+  EXPECT_THAT(log_,
+              ElementsAre("activate", "main", "retry 1", "main", "retry 2", "main", "deactivate"));
+}
+
+TEST_F(WorkerTest, RetriesAreBounded) {
+  config_.auto_recover = true;
+  config_.max_retries = 1;
+  const WorkerOutcome outcome = run_worker(config_, failing(9));
+  EXPECT_EQ(outcome.text, "std::runtime_error: failure 2");
+  EXPECT_THAT(log_, ElementsAre("activate", "main", "retry 1", "main", "deactivate failed"));
+}
+
+TEST_F(WorkerTest, AReturnedErrorIsNotTriedAgain) {
+  config_.auto_recover = true;
+  const WorkerOutcome outcome =
+      run_worker(config_, [](const std::vector<std::string>&) { return 4; });
+  EXPECT_EQ(outcome.kind, WorkerOutcome::Kind::kFailed);
+  EXPECT_EQ(outcome.text, "main returned 4");
+}
+
+TEST_F(WorkerTest, OnceFinishIsAskedForAFailureIsFinal) {
+  config_.auto_recover = true;
+  run_worker(config_, failing(9), {}, [] { return true; });
+  EXPECT_EQ(calls_, 1);
+}
+
+TEST_F(WorkerTest, TheStatusOfTheActivationDecidesTheOutcome) {
+  using Kind = WorkerOutcome::Kind;
+  const auto outcome_of = [this](Code code) {
+    activation_ = {code, "why"};
+    return run_worker(config_, failing(0));
+  };
+  for (const auto& [code, kind, exit_code] : {std::tuple(Code::kUnavailable, Kind::kBindFailed, 3),
+                                              std::tuple(Code::kUnauthorized, Kind::kRefused, 3),
+                                              std::tuple(Code::kConflict, Kind::kRefused, 3),
+                                              std::tuple(Code::kTimeout, Kind::kJoinTimeout, 3),
+                                              std::tuple(Code::kInvalid, Kind::kUsage, 2)}) {
+    const WorkerOutcome outcome = outcome_of(code);
+    EXPECT_EQ(outcome.kind, kind);
+    EXPECT_EQ(outcome.exit_code, exit_code);
+    EXPECT_EQ(outcome.text, "why");
+  }
+  EXPECT_EQ(calls_, 0);
+}
+
+TEST_F(WorkerTest, A066OneWorkerRunsInThisProcessAnyNumberOfTimes) {
+  for (int i = 0; i < 2; ++i) {
+    const InlineOutcome result = run_worker_inline(config_, failing(0));
+    EXPECT_EQ(result.outcome.kind, WorkerOutcome::Kind::kDone);
+    EXPECT_EQ(result.signal, 0);
+  }
+  EXPECT_EQ(calls_, 2);
+}
+
+TEST_F(WorkerTest, ASignalAsksTheInlineWorkerToFinish) {
+  const InlineOutcome result = run_worker_inline(config_, [this](const auto&) {
+    ::raise(SIGTERM);
+    finish_.wait(false);
+    return 0;
+  });
+  EXPECT_EQ(result.outcome.kind, WorkerOutcome::Kind::kDone);
+  EXPECT_EQ(result.signal, SIGTERM);
+}
+
+TEST_F(WorkerTest, AnInlineWorkerThatDoesNotFinishExitsWithoutItsSocketFile) {
+  const std::string path = temp_directory() + "/worker_test_" + std::to_string(::getpid());
+  config_.listen = "ipc://" + path;
+  config_.finish_grace = 20ms;
+  const auto run_deaf = [&] {
+    std::ofstream(path) << "a socket";
+    run_worker_inline(config_, [](const auto&) {
+      ::raise(SIGINT);
+      while (true) ::pause();
+      return 0;
+    });
+  };
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(run_deaf(), ::testing::ExitedWithCode(130), "");
+  EXPECT_FALSE(std::ifstream(path).good());
+}
+
+}  // namespace
+}  // namespace divisi::runtime

@@ -1,0 +1,145 @@
+"""Running the real ditask: processes with deadlines, free ports, packages in the shapes users have."""
+
+import itertools
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+import zipfile
+
+DITASK = os.environ["DITASK"]
+PACKAGES = pathlib.Path(os.environ["DITASK_PACKAGES"])
+DEADLINE = 60  # seconds; only a hang ever waits for it
+
+
+# Below the ports that the kernel gives to outgoing connections; each test process has its own ten.
+_next_port = itertools.count(10_000 + os.getpid() % 2_000 * 10)
+
+
+def free_port(count=1, addresses=("127.0.0.1",)):
+    """The first of `count` neighbouring ports that are free on every address."""
+    while True:
+        base = next(_next_port)
+        if base > 32_000:
+            raise RuntimeError("no free ports")
+        taken = []
+        try:
+            for address in addresses:
+                for port in range(base, base + count):
+                    taken.append(socket.socket())
+                    taken[-1].bind((address, port))
+            for _ in range(count - 1):
+                next(_next_port)
+            return base
+        except OSError:
+            continue
+        finally:
+            for sock in taken:
+                sock.close()
+
+
+class Launcher:
+    """One ditask that was started; its output goes to files, so it never blocks."""
+
+    def __init__(self, directory, arguments, env=None, cwd=None, prefix=()):
+        self.out = tempfile.TemporaryFile(dir=directory)
+        self.err = tempfile.TemporaryFile(dir=directory)
+        environment = {
+            k: v for k, v in os.environ.items() if not k.startswith(("DI_", "SLURM", "DITASK", "DIVISI"))
+        }
+        environment["TMPDIR"] = str(directory)
+        environment.update(env or {})
+        self.process = subprocess.Popen(
+            [*prefix, DITASK, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=self.out,
+            stderr=self.err,
+            env=environment,
+            cwd=cwd,
+        )
+
+    def text(self, stream):
+        stream.seek(0)
+        return stream.read().decode(errors="replace")
+
+    def wait(self):
+        code = self.process.wait(DEADLINE)
+        return code, self.text(self.out), self.text(self.err)
+
+    def wait_until_printed(self, text, times=1):
+        """Until standard output holds the text so often; the process must still run."""
+        end = time.monotonic() + DEADLINE
+        while self.text(self.out).count(text) < times:
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise AssertionError(
+                    f"never printed {text!r}: {self.text(self.out)}\n{self.text(self.err)}"
+                )
+            time.sleep(0.01)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.out.close()
+        self.err.close()
+
+
+class DitaskTest(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="ditask_test_"))
+        self.temp = self.directory / "tmp"
+        self.temp.mkdir()
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+
+    def start(self, *arguments, **options):
+        launcher = Launcher(self.temp, arguments, **options)
+        self.addCleanup(launcher.close)
+        return launcher
+
+    def run_ditask(self, *arguments, **options):
+        return self.start(*arguments, **options).wait()
+
+    def succeed(self, *arguments, **options):
+        code, out, err = self.run_ditask(*arguments, **options)
+        self.assertEqual(code, 0, f"{out}\n{err}")
+        return out
+
+    def usage_error(self, *arguments, **options):
+        """Exit code 2 and exactly one line, which is returned."""
+        code, out, err = self.run_ditask(*arguments, **options)
+        self.assertEqual(code, 2, f"{out}\n{err}")
+        self.assertEqual(len(err.splitlines()), 1, err)
+        self.assertTrue(err.startswith("ditask: "), err)
+        self.assertEqual(out, "")
+        return err
+
+    def package(self, *parts, copy="my_module.so"):
+        """A copy of a built package under the test's directory; returns its path."""
+        target = self.directory.joinpath(*parts)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PACKAGES / copy, target)
+        return target
+
+    def zip_package(self, name, entries):
+        path = self.directory / name
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for entry, source in entries.items():
+                archive.write(PACKAGES / source, entry)
+        return path
+
+    def local(self, main, port, *more):
+        """Arguments for one of the built packages on loopback."""
+        return ("--package", PACKAGES, "--main", main, "--address", "127.0.0.1", "--ports", port, *more)
+
+    def assert_nothing_left(self):
+        self.assertEqual(sorted(path.name for path in self.temp.iterdir()), [])

@@ -1,0 +1,80 @@
+// Ways for a main to end, one function each.
+#include "divisi/main.h"
+#include "divisi/parallel.h"
+#include "divisi/task.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+namespace {
+
+int node_id() {
+  return divisi::Parallel::instance().node_id();
+}
+
+void succeed() {}
+
+// Who this node is.
+void report() {
+  const divisi::Parallel& router = divisi::Parallel::instance();
+  std::string labels;
+  for (const std::string& label : router.labels()) labels += (labels.empty() ? "" : ",") + label;
+  std::printf("node=%d local=%d of=%d labels=%s listen=%s\n", router.node_id(), router.local_id(),
+              router.n_parallel_workers(), labels.c_str(), router.address().c_str());
+}
+
+void fail() {
+  throw std::runtime_error("the reward is not a number");
+}
+
+int refuse() {
+  return 7;
+}
+
+// Throws until it has been called again twice.
+void recover() {
+  if (divisi::Parallel::instance().retries() < 2) throw std::runtime_error("not yet");
+  std::printf("recovered after %d retries\n", divisi::Parallel::instance().retries());
+}
+
+// Node 0 dies, the others run until they are told to end.
+void wait_for_finish() {
+  auto running = divisi::task.start();
+  divisi::task.use(
+      [](divisi::Context&) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+  std::printf("running node=%d\n", node_id());
+  std::fflush(stdout);
+  divisi::task.run();
+  std::printf("finished node=%d\n", node_id());
+}
+
+void lose_node_zero() {
+  if (node_id() == 0) std::raise(SIGKILL);
+  wait_for_finish();
+}
+
+// Killed once; the next process of the same node ends well.
+void die_once() {
+  const char* const marker = std::getenv("DIVISI_TEST_MARKER");
+  if (marker != nullptr && !std::ifstream(marker)) {
+    std::ofstream(marker) << "was here";
+    std::raise(SIGKILL);
+  }
+  std::printf("second life of node=%d\n", node_id());
+}
+
+}  // namespace
+
+DIVISI_MAIN(succeed)
+DIVISI_MAIN(report)
+DIVISI_MAIN(fail)
+DIVISI_MAIN(refuse)
+DIVISI_MAIN(recover)
+DIVISI_MAIN(wait_for_finish)
+DIVISI_MAIN(lose_node_zero)
+DIVISI_MAIN(die_once)
