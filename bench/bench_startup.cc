@@ -48,6 +48,7 @@ int worker_main() {
   const int fd = ::open(std::getenv(kReportVariable), O_WRONLY | O_APPEND | O_CLOEXEC);
   const bool written = ::write(fd, &record, sizeof record) == static_cast<ssize_t>(sizeof record);
   ::close(fd);
+  router.barrier();  // nobody leaves before the last one has counted
   return written ? 0 : 1;
 }
 DIVISI_MAIN(worker_main)

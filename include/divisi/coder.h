@@ -121,7 +121,7 @@ T to_real(const Number& number) {
 }
 
 // Memory set aside for a list before its elements were seen: what a hostile count can cost.
-inline constexpr std::size_t kTrustedBytes = 64 * 1024;
+inline constexpr std::size_t kTrustedBytes = std::size_t{64} * 1024;
 
 // "Point.x: <why>", "[3]: <why>": where in a nested value reading failed.
 [[noreturn]] DIVISI_API void rethrow_inside(const std::string& place, const PayloadError& error);
@@ -499,9 +499,9 @@ struct Coder<T> {
 
 namespace detail {
 template <class T, class Variant>
-inline constexpr bool is_alternative = false;
+inline constexpr bool kIsAlternative = false;
 template <class T, class... A>
-inline constexpr bool is_alternative<T, std::variant<A...>> = (std::same_as<T, A> || ...);
+inline constexpr bool kIsAlternative<T, std::variant<A...>> = (std::same_as<T, A> || ...);
 }  // namespace detail
 
 template <class T>
@@ -517,7 +517,7 @@ T Value::as() const {
   static_assert(!std::same_as<T, std::string_view> && !std::same_as<T, std::span<const std::byte>>,
                 "a view would point into a temporary: ask for std::string or Buffer");
   if constexpr (std::same_as<T, Value>) return *this;
-  if constexpr (detail::is_alternative<T, Storage>) {
+  if constexpr (detail::kIsAlternative<T, Storage>) {
     if (const T* same = std::get_if<T>(&storage_)) return *same;
   }
   Packer packer;

@@ -64,7 +64,7 @@ struct EventLoopOptions {
 struct ListenOptions {
   // Run at once in the emitting thread, for remote events on the I/O thread, before anything
   // that is queued. For listeners that are quick and never block.
-  bool inline_ = false;
+  bool inline_ = false;  // NOLINT(readability-identifier-naming): `inline` is a keyword
 };
 
 struct WaitOptions {
@@ -126,8 +126,8 @@ class DIVISI_API EventLoop {
                                WaitOptions options = {});
 
   // Refuses new triggers, runs the queued ones (up to stop_timeout) and removes all listeners, then
-  // throws: TimeoutError if triggers had to be dropped, else a stored error nobody has seen. When it
-  // returns no listener runs any more; only from inside a listener of the loop it returns at
+  // throws: TimeoutError if triggers had to be dropped, else a stored error nobody has seen. When
+  // it returns no listener runs any more; only from inside a listener of the loop it returns at
   // once, and the loop ends after what is queued. May be called again.
   void stop();
   void stop_noexcept() noexcept;  // the same; logs instead of throwing

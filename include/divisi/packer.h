@@ -37,7 +37,7 @@
 namespace divisi {
 
 // From here on a copy into the body costs more than the bookkeeping of an extra buffer.
-inline constexpr std::size_t kOutOfBand = 8 * 1024;
+inline constexpr std::size_t kOutOfBand = std::size_t{8} * 1024;
 
 inline constexpr std::int8_t kBufferExtension = 1;
 inline constexpr std::int8_t kTensorExtension = 2;
@@ -52,15 +52,21 @@ class DIVISI_API PayloadError : public UsageError {
   explicit PayloadError(const std::string& message) : UsageError(message) {}
 };
 
-// A number as received, before it is squeezed into a C++ type.
+// A number as received, before it is squeezed into a C++ type. Only the field that `kind` names
+// counts.
 struct Number {
   enum class Kind : std::uint8_t { kSigned, kUnsigned, kReal };
-  Kind kind = Kind::kSigned;
-  union {
-    std::int64_t as_signed = 0;  // kSigned: always negative; others are kUnsigned
-    std::uint64_t as_unsigned;
-    double as_real;
-  };
+  Kind kind = Kind::kUnsigned;
+  std::int64_t as_signed = 0;  // always negative: what is not is kUnsigned
+  std::uint64_t as_unsigned = 0;
+  double as_real = 0;
+
+  static constexpr Number of(std::int64_t value) {
+    return value < 0 ? Number{Kind::kSigned, value, 0, 0}
+                     : Number{Kind::kUnsigned, 0, static_cast<std::uint64_t>(value), 0};
+  }
+  static constexpr Number of(std::uint64_t value) { return {Kind::kUnsigned, 0, value, 0}; }
+  static constexpr Number of(double value) { return {Kind::kReal, 0, 0, value}; }
 };
 
 class DIVISI_API Packer {

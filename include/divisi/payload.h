@@ -76,9 +76,9 @@ Kw<std::decay_t<T>> kw(std::string_view name, T&& value) {
 namespace detail {
 
 template <class T>
-inline constexpr bool is_kw = false;
+inline constexpr bool kIsKw = false;
 template <class T>
-inline constexpr bool is_kw<Kw<T>> = true;
+inline constexpr bool kIsKw<Kw<T>> = true;
 
 // What stands for an argument on its way: texts of any kind are string views, mutable spans of
 // bytes are constant ones, everything else is itself.
@@ -102,7 +102,7 @@ concept BytesLike = std::same_as<T, Buffer> || std::same_as<T, std::vector<std::
 
 template <class T>
 constexpr bool is_packable() {
-  if constexpr (is_kw<T>) {
+  if constexpr (kIsKw<T>) {
     return is_packable<decltype(T::value)>();
   } else {
     return Encodable<ArgumentType<T>>;
@@ -118,6 +118,7 @@ void pack_argument(Packer& packer, const T& value) {
 
 // True if arguments of these types (keyword arguments too) can be sent.
 template <class... T>
+// NOLINTNEXTLINE(readability-identifier-naming): named like the traits of the standard library
 inline constexpr bool is_packable_v = (detail::is_packable<std::remove_cvref_t<T>>() && ...);
 
 // Memory for packing, taken from and given back to the calling thread: no allocation when warm.
@@ -147,7 +148,7 @@ template <class... T>
 const PayloadView& pack_args(PackScratch& scratch, const T&... args) {
   static_assert(is_packable_v<T...>,
                 "an argument has no MessagePack form: list its fields with DIVISI_FIELDS");
-  constexpr std::size_t kKeywords = (std::size_t{0} + ... + std::size_t{detail::is_kw<T>});
+  constexpr std::size_t kKeywords = (std::size_t{0} + ... + std::size_t{detail::kIsKw<T>});
   constexpr std::size_t kPositional = sizeof...(T) - kKeywords;
   PayloadView& view = scratch.view();
   view = {};
@@ -167,7 +168,7 @@ const PayloadView& pack_args(PackScratch& scratch, const T&... args) {
     packer.clear();
     packer.array(kPositional + (kKeywords > 0 ? 1 : 0));
     const auto positional = [&packer](const auto& arg) {
-      if constexpr (!detail::is_kw<std::remove_cvref_t<decltype(arg)>>) {
+      if constexpr (!detail::kIsKw<std::remove_cvref_t<decltype(arg)>>) {
         detail::pack_argument(packer, arg);
       }
     };
@@ -175,7 +176,7 @@ const PayloadView& pack_args(PackScratch& scratch, const T&... args) {
     if constexpr (kKeywords > 0) {
       packer.map(kKeywords);
       const auto keyword = [&packer](const auto& arg) {
-        if constexpr (detail::is_kw<std::remove_cvref_t<decltype(arg)>>) {
+        if constexpr (detail::kIsKw<std::remove_cvref_t<decltype(arg)>>) {
           packer.text(arg.name);
           detail::pack_argument(packer, arg.value);
         }

@@ -92,8 +92,7 @@ template <class Keep>
 void EventTable::filter_locked(EventEntry& entry, Keep keep) {
   if (entry.owned == nullptr) return;
   std::vector<std::shared_ptr<Listener>> items;
-  std::copy_if(entry.owned->items.begin(), entry.owned->items.end(), std::back_inserter(items),
-               keep);
+  std::ranges::copy_if(entry.owned->items, std::back_inserter(items), keep);
   if (items.size() != entry.owned->items.size()) replace_locked(entry, make_list(std::move(items)));
 }
 
@@ -144,7 +143,7 @@ std::vector<std::string> EventTable::events() const {
   for (const auto& entry : entries_) {
     if (entry->owned != nullptr) names.push_back(entry->name);
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 
@@ -162,12 +161,11 @@ void EventTable::forget_unused(const Pause& pause) {
     const std::lock_guard lock(mutex_);
     if (entries_.size() < kFirstSize || entries_.size() < 2 * live_) return;
     pause([this] {
-      const auto unused = std::stable_partition(
-          entries_.begin(), entries_.end(),
-          [](const std::shared_ptr<EventEntry>& entry) { return entry->owned != nullptr; });
-      std::vector<std::shared_ptr<EventEntry>> forgotten(std::make_move_iterator(unused),
-                                                         std::make_move_iterator(entries_.end()));
-      entries_.erase(unused, entries_.end());
+      const auto unused = std::ranges::partition(
+          entries_, [](const auto& entry) { return entry->owned != nullptr; });
+      std::vector<std::shared_ptr<EventEntry>> forgotten(std::make_move_iterator(unused.begin()),
+                                                         std::make_move_iterator(unused.end()));
+      entries_.erase(unused.begin(), unused.end());
       std::size_t size = kFirstSize;
       while (size < 4 * (entries_.size() + 1)) size *= 2;
       rebuild_locked(size);

@@ -107,7 +107,7 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   // --- errors ---
   ErrorSlot& errors() noexcept { return errors_; }
   // Stores an error as if a listener had thrown it.
-  void report(std::exception_ptr error, std::string_view event) noexcept;
+  void report(const std::exception_ptr& error, std::string_view event) noexcept;
 
   // --- end ---
   // Refuses new triggers, waits for the queued ones up to stop_timeout, removes all listeners.

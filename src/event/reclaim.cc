@@ -50,8 +50,7 @@ ReaderSlot& register_reader() {
   static thread_local GiveBack give_back;
   Domain& all = domain();
   const std::lock_guard lock(all.mutex);
-  auto free = std::find_if(all.slots.begin(), all.slots.end(),
-                           [](const ReaderSlot& slot) { return !slot.taken; });
+  auto free = std::ranges::find(all.slots, false, &ReaderSlot::taken);
   ReaderSlot& slot = free != all.slots.end() ? *free : all.slots.emplace_back();
   slot.taken = true;
   reader_slot = &slot;
@@ -81,11 +80,11 @@ void reclaim() noexcept {
         oldest = std::min(oldest, since);
       }
     }
-    const auto keep =
-        std::stable_partition(all.retired.begin(), all.retired.end(),
-                              [&](const detail::Retired& item) { return item.epoch > oldest; });
-    free.assign(std::make_move_iterator(keep), std::make_move_iterator(all.retired.end()));
-    all.retired.erase(keep, all.retired.end());
+    const auto unreachable = std::ranges::partition(
+        all.retired, [&](const detail::Retired& item) { return item.epoch > oldest; });
+    free.assign(std::make_move_iterator(unreachable.begin()),
+                std::make_move_iterator(unreachable.end()));
+    all.retired.erase(unreachable.begin(), unreachable.end());
     detail::anything_retired.store(!all.retired.empty());
   }
 }

@@ -48,7 +48,7 @@ class RecordQueue {
 
  private:
   // Large enough for hundreds of triggers, small enough to stay in the second-level cache.
-  static constexpr std::size_t kChunkBytes = 64 * 1024;
+  static constexpr std::size_t kChunkBytes = std::size_t{64} * 1024;
   // Beyond this many, empty chunks are freed: a burst's memory does not stay for ever.
   static constexpr int kMaxSpare = 16;
 

@@ -29,7 +29,7 @@ void push(RecordQueue& queue, EventEntry& entry, A&&... args) {
 
 template <class T>
 T first_argument(RecordQueue& queue) {
-  divisi::detail::ArgRef ref[1];
+  divisi::detail::ArgRef ref[divisi::detail::kMaxArguments];
   Record& record = queue.front();
   record.ops->refer(record.stored(), ref, false);
   return *static_cast<T*>(ref[0].object);

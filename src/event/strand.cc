@@ -4,8 +4,8 @@
 #include "base/status.h"
 #include "event/spin.h"
 
+#include <csignal>
 #include <pthread.h>
-#include <signal.h>
 #include <system_error>
 #include <utility>
 
@@ -119,8 +119,7 @@ void Strand::wake() {
 void Strand::start_thread_locked() {
   const SignalsBlocked blocked;
   try {
-    thread_ =
-        std::thread([this, alive = keep_alive_()]() mutable { thread_main(std::move(alive)); });
+    thread_ = std::thread([this, alive = keep_alive_()] { thread_main(); });
   } catch (const std::system_error& error) {
     throw Error(Code::kUnavailable, fmt::format("starting the thread of event loop {}: {}",
                                                 thread_name_, error.what()));
@@ -129,7 +128,7 @@ void Strand::start_thread_locked() {
   pthread_setname_np(thread_.native_handle(), thread_name_.substr(0, 15).c_str());
 }
 
-void Strand::thread_main([[maybe_unused]] std::shared_ptr<void> alive) {
+void Strand::thread_main() {
   Spin spin;
   for (;;) {
     spin.until([this] { return woken_.load(std::memory_order_relaxed); });

@@ -85,7 +85,7 @@ class Strand {
   };
   class Current;
 
-  void thread_main(std::shared_ptr<void> alive);
+  void thread_main();
   void run(std::chrono::nanoseconds budget);
   void run_front(HeldListeners& held);
   bool hand_over();

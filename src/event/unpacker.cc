@@ -96,33 +96,11 @@ bool Unpacker::boolean() {
 Number Unpacker::number(std::string_view expected) {
   if (at_ == end_) [[unlikely]]
     mismatch(expected);
-  Number number;
   switch (mp_typeof(*at_)) {
-    case MP_UINT:
-      require_head(at_, end_);
-      number.kind = Number::Kind::kUnsigned;
-      number.as_unsigned = mp_decode_uint(&at_);
-      return number;
-    case MP_INT:
-      require_head(at_, end_);
-      number.as_signed = mp_decode_int(&at_);
-      // Some writers use a signed form for positive numbers.
-      if (number.as_signed >= 0) {
-        const auto positive = static_cast<std::uint64_t>(number.as_signed);
-        number.kind = Number::Kind::kUnsigned;
-        number.as_unsigned = positive;
-      }
-      return number;
-    case MP_FLOAT:
-      require_head(at_, end_);
-      number.kind = Number::Kind::kReal;
-      number.as_real = static_cast<double>(mp_decode_float(&at_));
-      return number;
-    case MP_DOUBLE:
-      require_head(at_, end_);
-      number.kind = Number::Kind::kReal;
-      number.as_real = mp_decode_double(&at_);
-      return number;
+    case MP_UINT: require_head(at_, end_); return Number::of(mp_decode_uint(&at_));
+    case MP_INT: require_head(at_, end_); return Number::of(mp_decode_int(&at_));
+    case MP_FLOAT: require_head(at_, end_); return Number::of(double{mp_decode_float(&at_)});
+    case MP_DOUBLE: require_head(at_, end_); return Number::of(mp_decode_double(&at_));
     default: mismatch(expected);
   }
 }

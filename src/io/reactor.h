@@ -1,6 +1,6 @@
 // Reactor: time, deferred work and byte streams, as the link layer sees them.
 //
-// There are two: the real one over Asio (make_reactor), and the simulated one that tests drive
+// There are two: the real one over epoll (make_reactor), and the simulated one that tests drive
 // from a seed (mesh/testing). Unless said otherwise a member may be called from any thread, and
 // every callback runs on the loop, one at a time.
 #pragma once
@@ -79,8 +79,10 @@ class Reactor {
 
   // Loop only. Runs `work` on the calling thread once the current turn is over, after another
   // thread has taken the loop; where no other thread is free it runs `otherwise` instead. This is
-  // how a received batch reaches its callback with a single wake-up and the loop never waits.
-  virtual void hand_off(std::function<void()> work, std::function<void()> otherwise) = 0;
+  // how a received batch reaches its callback with a single wake-up and the loop never waits. With
+  // `heavy` the other thread takes the loop at once, otherwise when the work turns out to last.
+  virtual void hand_off(std::function<void()> work, std::function<void()> otherwise,
+                        bool heavy) = 0;
 };
 
 // The real loop with its threads, started; the destructor stops and joins them.

@@ -44,7 +44,7 @@ Status append_range(std::string_view item, std::vector<std::string>& out) {
   }
   if (*high - *low >= kMaxHosts - std::min(out.size(), kMaxHosts)) return too_many();
   for (std::uint64_t number = *low; number <= *high; ++number) {
-    out.push_back(fmt::format("{}", number));
+    out.push_back(fmt::format("{:0{}}", number, low_text.size()));
   }
   return {};
 }

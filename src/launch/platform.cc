@@ -134,7 +134,7 @@ Result<Platform> parse_platform(std::string_view text) {
 }
 
 bool looks_like_kubernetes(const Environment& environment) {
-  return lookup(environment, "DI_NODES") && lookup(environment, "DI_NONE");
+  return lookup(environment, "DI_NODES") && lookup(environment, "DI_RANK");
 }
 
 Result<Cluster> read_kubernetes(const Environment& environment) {

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -76,7 +77,8 @@ class Handshake final : public FrameReader::Handler {
   State state() const { return state_; }
   const Identity& peer() const { return peer_; }
   const Resume& peer_resume() const { return peer_resume_; }
-  const Resume& own_resume() const { return own_resume_; }  // as the peer was told
+  // What the peer was told, if it was.
+  const std::optional<Resume>& own_resume() const { return own_resume_; }
   bool rejected_by_peer() const { return rejected_by_peer_; }
   RejectCode reject_code() const { return reject_code_; }
   const Status& error() const { return error_; }
@@ -114,7 +116,7 @@ class Handshake final : public FrameReader::Handler {
   bool peer_proved_ = false;
   Identity peer_;
   Resume peer_resume_;
-  Resume own_resume_;
+  std::optional<Resume> own_resume_;
   bool peer_has_secret_ = false;
   Nonce nonce_{};
   Nonce peer_nonce_{};

@@ -17,9 +17,11 @@ namespace {
 // loop for it would only move the work.
 constexpr std::size_t kWriteYourself = 64 * 1024;
 
-// After a pause of this length a single event is written at once by its emitter; closer together
-// they are left to the loop, which takes all that came meanwhile in one system call.
-constexpr auto kIdle = std::chrono::microseconds(50);
+// An event that follows another after a pause of this length is written at once by its emitter;
+// closer together they are left to the loop, which takes all that came meanwhile in one system
+// call. The pause is counted from the end of the send before, so that an emitter that is busy
+// writing to many peers does not take itself for idle.
+constexpr auto kIdle = std::chrono::microseconds(10);
 
 }  // namespace
 
@@ -212,7 +214,9 @@ Status Node::send(std::string_view topic, const PayloadView& payload, const Send
     if (!status.ok() && first_failure.ok()) first_failure = std::move(status);
   }
   --out.users;
-  for (const LinkPtr& link : targets) written_or_flush_later(lock, link);
+  const bool at_once = !flush_requested_ && was_idle();
+  for (const LinkPtr& link : targets) written_or_flush_later(lock, link, at_once);
+  if (at_once) last_send_ = reactor_.now();
   targets.clear();
   return first_failure;
 }
@@ -318,14 +322,17 @@ Result<bool> Node::make_space(Lock& lock, const LinkPtr& link, OutTopic& topic, 
   return true;
 }
 
-void Node::written_or_flush_later(Lock& lock, const LinkPtr& link) {
+// Whether nobody has sent for a while. Looked at by every send that finds no flush under way.
+bool Node::was_idle() {
+  const auto now = reactor_.now();
+  return now - std::exchange(last_send_, now) >= kIdle;
+}
+
+void Node::written_or_flush_later(Lock& lock, const LinkPtr& link, bool at_once) {
   Outbound& out = link->out;
   if (out.stream == nullptr || out.writing || out.waiting_writable) return;
   if (out.log.unsent_bytes() == 0) return;
-  if (out.log.unsent_bytes() >= kWriteYourself) return write_some(lock, link);
-  if (flush_requested_) return;
-  const auto now = reactor_.now();
-  if (now - out.last_written >= kIdle) return write_some(lock, link);
+  if (at_once || out.log.unsent_bytes() >= kWriteYourself) return write_some(lock, link);
   request_flush();
 }
 

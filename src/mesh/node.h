@@ -119,7 +119,8 @@ class Node {
   Result<bool> make_space(Lock& lock, const LinkPtr& link, OutTopic& topic, std::size_t bytes,
                           Policy policy);
   bool is_full(const Link& link, std::size_t bytes) const;
-  void written_or_flush_later(Lock& lock, const LinkPtr& link);
+  bool was_idle();
+  void written_or_flush_later(Lock& lock, const LinkPtr& link, bool at_once);
   void request_flush();
 
   // node_write.cc: with mutex_ held; releases it around the system call.
@@ -185,6 +186,7 @@ class Node {
   std::uint64_t undelivered_ = 0;  // events for incarnations that ended
   mutable int waiting_ = 0;       // threads in changed_.wait
   bool flush_requested_ = false;
+  io::TimePoint last_send_{};
   bool closing_ = false;
   bool closed_ = false;
   bool is_ready_ = false;

@@ -19,7 +19,7 @@ constexpr std::size_t kMaxGreeting = 1024;
 constexpr auto kAckDelay = std::chrono::milliseconds(5);
 constexpr std::uint64_t kAckBytes = 128 * 1024;
 
-constexpr auto kFirstPause = std::chrono::milliseconds(20);
+constexpr auto kFirstPause = std::chrono::milliseconds(2);
 constexpr auto kLongestPause = std::chrono::milliseconds(1'000);
 
 // No link is given less than this, however many there are.
@@ -27,6 +27,10 @@ constexpr std::uint64_t kLeastWindow = 1 << 20;
 
 // A callback that takes longer than this goes on, but the loop's own thread takes the rest.
 constexpr auto kDrainBudget = std::chrono::milliseconds(1);
+
+// Batches that are worth another thread for reading on meanwhile.
+constexpr std::size_t kHeavyEvents = 128;
+constexpr std::size_t kHeavyBytes = 256 * 1024;
 
 }  // namespace
 
@@ -212,6 +216,19 @@ Handshake::Verdict Node::admit(const Connection& connection, const Identity& pee
                         peer.node),
             {}};
   }
+  // Only one connection at a time may have told the peer where to go on: what another one brings
+  // meanwhile would make that untrue.
+  for (const auto& other : std::vector(greeting_)) {
+    const Handshake& greeting = other->greeting();
+    if (other.get() == &connection || !greeting.own_resume()) continue;
+    if (greeting.peer().incarnation != peer.incarnation) continue;
+    if (other->dialled() != connection.dialled() && preferred(*other, peer)) {
+      return {RejectCode::kAlready, "these nodes are greeting each other already", {}};
+    }
+    other->close();
+    std::erase(greeting_, other);
+    if (other->dialer() && other->dialer() != connection.dialer()) redial_later(other->dialer());
+  }
   if (!existing) return {RejectCode::kProtocol, "", {0, credit}};
   const bool has_connection = existing->connection && existing->connection.get() != &connection;
   if (existing->peer.incarnation != peer.incarnation) {
@@ -273,7 +290,9 @@ void Node::refused(const std::shared_ptr<Connection>& connection) {
     }
   }
   if (code == RejectCode::kAlready) {
-    if (dialer->link.expired()) return dial_failed(dialer, greeting.error());
+    // That connection may be dead, which we know before the peer does, or never come about.
+    const auto other = dialer->link.lock();
+    if (!other || !other->connection) return dial_failed(dialer, greeting.error());
     return dialer_joined(dialer);
   }
   const auto now = reactor_.now();
@@ -378,7 +397,7 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
       out.sent = 0;
       out.ack = link->in.received();
       out.ack_bytes = 0;
-      out.grant = out.grant_told = greeting.own_resume().credit;
+      out.grant = out.grant_told = greeting.own_resume()->credit;
       out.control.clear();
       out.control_writing = connection->take_unsent();
       out.control_written = 0;
@@ -541,9 +560,11 @@ void Node::received(const LinkPtr& link) {
   if (count > 0 && options_.relay) relay(link, events);
   if (count > 0) {
     std::vector<LoopPtr> idle;
+    const bool heavy = count >= kHeavyEvents || events.events.back().length >= kHeavyBytes;
     routes_.deliver(events, link->peer.node, link->gauge, idle);
     for (const LoopPtr& loop : idle) {
-      reactor_.hand_off([loop] { loop->drain_here(kDrainBudget); }, [loop] { loop->wake(); });
+      reactor_.hand_off([loop] { loop->drain_here(kDrainBudget); }, [loop] { loop->wake(); },
+                        heavy);
     }
   }
   Lock lock(mutex_);

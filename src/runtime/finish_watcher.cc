@@ -50,19 +50,25 @@ int FinishWatcher::milliseconds_left() const {
 void FinishWatcher::take_signals() {
   while (const auto signal = signals_.next()) {
     if (signal_ == 0) {
-      signal_ = *signal;
-      if (options_.grace) deadline_ = std::chrono::steady_clock::now() + *options_.grace;
-      if (options_.on_finish) options_.on_finish();
+      request_finish(*signal);
     } else if (*signal == SIGINT && options_.on_overdue) {
       options_.on_overdue(signal_);
     }
   }
 }
 
+void FinishWatcher::request_finish(int signal) {
+  signal_ = signal;
+  if (options_.grace) deadline_ = std::chrono::steady_clock::now() + *options_.grace;
+  if (options_.on_finish) options_.on_finish();
+}
+
 void FinishWatcher::take_reports() {
   while (const auto report = options_.channel->receive(channel_ended_)) {
     if (report->kind == WorkerReport::Kind::kPeerDied && options_.on_peer_died) {
       options_.on_peer_died(report->value);
+    } else if (report->kind == WorkerReport::Kind::kFinish && signal_ == 0) {
+      request_finish(SIGTERM);
     }
   }
 }

@@ -1,5 +1,5 @@
-// FinishWatcher: the thread of a worker that hears what comes from outside main: SIGTERM and
-// SIGINT (finish, please), and the launcher's word that a sibling has died.
+// FinishWatcher: the thread of a worker that hears what comes from outside main: SIGTERM, SIGINT
+// or the launcher's word (finish, please), and that a sibling has died.
 #pragma once
 
 #include "io/process.h"
@@ -17,7 +17,7 @@ namespace divisi::runtime {
 class FinishWatcher {
  public:
   struct Options {
-    std::function<void()> on_finish;         // once, at the first signal
+    std::function<void()> on_finish;         // once, at the first of them
     std::function<void(int)> on_peer_died;   // node id
     const WorkerChannel* channel = nullptr;  // to the launcher, if there is one
     // Without a launcher nobody else would end a main that does not listen: after `grace`, or at
@@ -31,12 +31,15 @@ class FinishWatcher {
   FinishWatcher(const FinishWatcher&) = delete;
   FinishWatcher& operator=(const FinishWatcher&) = delete;
 
-  int signal() const noexcept { return signal_; }  // the first that came, or 0
+  int signal() const noexcept {
+    return signal_;
+  }  // the first that came, or 0; the launcher counts as SIGTERM
 
  private:
   void watch();
   void take_signals();
   void take_reports();
+  void request_finish(int signal);
   int milliseconds_left() const;
 
   const Options options_;

@@ -8,9 +8,11 @@
 #include "runtime/worker.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <signal.h>
 #include <stdexcept>
 #include <string>
@@ -25,7 +27,9 @@ using divisi::runtime::WorkerConfig;
 
 // The network of these workers: a socket file, and a flag that finish() sets.
 WorkerConfig current;
-std::atomic<bool> finish{false};
+std::mutex mutex;
+std::condition_variable finish_asked;
+bool finish = false;  // guarded by mutex
 std::atomic<int> dead_peer{-1};
 
 divisi::Status activate(const WorkerConfig& config) {
@@ -47,8 +51,9 @@ const bool hooks_installed = [] {
   hooks.activate = activate;
   hooks.deactivate = [](bool) { ::unlink(divisi::runtime::ipc_path(current.listen).c_str()); };
   hooks.request_finish = [] {
+    const std::lock_guard lock(mutex);
     finish = true;
-    finish.notify_all();
+    finish_asked.notify_all();
   };
   hooks.peer_died = [](int node) {
     dead_peer = node;
@@ -65,7 +70,8 @@ int argument(const std::vector<std::string>& args, std::size_t index) {
 // Says that it runs, and ends when it is asked to.
 int patient() {
   std::printf("up %d\n", ::getpid());
-  finish.wait(false);
+  std::unique_lock lock(mutex);
+  finish_asked.wait(lock, [] { return finish; });
   std::printf("finished\n");
   return 0;
 }

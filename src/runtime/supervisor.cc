@@ -379,6 +379,8 @@ void Supervisor::begin_shutdown(std::chrono::milliseconds grace) {
     if (!worker->process || worker->outcome) continue;
     // One that has not joined runs nothing of the user's: it has nothing to finish.
     const bool runs_main = worker->joined || !options_.command.empty();
+    // Told twice: the signal may be blocked, or taken by the user's own handler.
+    if (runs_main && worker->channel) worker->channel.send({WorkerReport::Kind::kFinish, 0, {}});
     [[maybe_unused]] const Status sent = worker->process->kill(runs_main ? SIGTERM : SIGKILL);
   }
 }

@@ -1,6 +1,6 @@
 // The socket between a launcher and one worker. The worker says how it is doing, the launcher says
-// which of its siblings has died. One record is one packet; the end of the socket is the end of
-// the other process.
+// which of its siblings has died, and when to finish. One record is one packet; the end of the
+// socket is the end of the other process.
 #pragma once
 
 #include "base/status.h"
@@ -23,6 +23,7 @@ struct WorkerReport {
     kJoinTimeout,  //
     kUsage,        // no such entry, unreadable configuration
     kPeerDied,     // launcher to worker; `value` is the node id
+    kFinish,       // launcher to worker: leave the loop, please
   };
   Kind kind = Kind::kJoined;
   int value = 0;

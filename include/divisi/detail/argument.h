@@ -54,21 +54,15 @@ constexpr ArgOps make_arg_ops() {
   if constexpr (PlainInteger<T>) {
     ops.number = [](const void* object) {
       const T value = *static_cast<const T*>(object);
-      Number number;
-      if (std::cmp_less(value, 0)) {
-        number.as_signed = static_cast<std::int64_t>(value);
+      if constexpr (std::signed_integral<T>) {
+        return Number::of(std::int64_t{value});
       } else {
-        number.kind = Number::Kind::kUnsigned;
-        number.as_unsigned = static_cast<std::uint64_t>(value);
+        return Number::of(std::uint64_t{value});
       }
-      return number;
     };
   } else if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
     ops.number = [](const void* object) {
-      Number number;
-      number.kind = Number::Kind::kReal;
-      number.as_real = static_cast<double>(*static_cast<const T*>(object));
-      return number;
+      return Number::of(static_cast<double>(*static_cast<const T*>(object)));
     };
   }
   if constexpr (std::same_as<T, std::string> || std::same_as<T, std::string_view>) {

@@ -172,7 +172,7 @@ class TypedEmission final : public Emission {
 
 template <class A>
 auto positional_only(A&& arg) {
-  if constexpr (is_kw<std::remove_cvref_t<A>>) {
+  if constexpr (kIsKw<std::remove_cvref_t<A>>) {
     return std::tuple<>();
   } else {
     return std::tuple<A&&>(std::forward<A>(arg));
@@ -181,7 +181,7 @@ auto positional_only(A&& arg) {
 
 template <class A>
 void collect_keyword(Kwargs& kwargs, const A& arg) {
-  if constexpr (is_kw<A>) {
+  if constexpr (kIsKw<A>) {
     using T = decltype(A::value);
     static_assert(is_packable_v<T>,
                   "a keyword argument has no MessagePack form: list its fields with DIVISI_FIELDS");
@@ -194,7 +194,7 @@ void collect_keyword(Kwargs& kwargs, const A& arg) {
 template <class Use, class... A>
 void with_emission(Use use, A&&... args) {
   std::unique_ptr<Kwargs> kwargs;
-  if constexpr ((is_kw<std::remove_cvref_t<A>> || ...)) {
+  if constexpr ((kIsKw<std::remove_cvref_t<A>> || ...)) {
     kwargs = std::make_unique<Kwargs>();
     (collect_keyword(*kwargs, args), ...);
   }

@@ -77,7 +77,7 @@ std::unique_ptr<io::Timer> SimReactor::dial(
   return handle;
 }
 
-void SimReactor::hand_off(std::function<void()> work, std::function<void()>) {
+void SimReactor::hand_off(std::function<void()> work, std::function<void()>, bool) {
   handed_off_.push_back(std::move(work));
   world_.after(world_.random().duration(slowest_callback),
                [this, alive = std::weak_ptr(alive_), item = std::prev(handed_off_.end())] {

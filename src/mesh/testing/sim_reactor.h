@@ -32,7 +32,7 @@ class SimReactor final : public io::Reactor {
   std::unique_ptr<io::Timer> dial(
       const io::Address& where, io::Duration timeout,
       std::function<void(Result<std::shared_ptr<io::Stream>>)> on_done) override;
-  void hand_off(std::function<void()> work, std::function<void()> otherwise) override;
+  void hand_off(std::function<void()> work, std::function<void()> otherwise, bool heavy) override;
 
  private:
   SimWorld& world_;

@@ -20,7 +20,7 @@ std::size_t pick_size(Random& random, std::size_t least) {
 SimWire::SimWire(SimWorld& world)
     : world_(world),
       capacity_(pick_size(world.random(), 1'500)),
-      grain_(pick_size(world.random(), 1)) {}
+      grain_(pick_size(world.random(), world.weather.least_moved)) {}
 
 std::array<std::shared_ptr<SimStream>, 2> SimWire::connect(SimWorld& world) {
   auto wire = std::make_shared<SimWire>(world);

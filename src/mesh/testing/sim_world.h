@@ -49,6 +49,7 @@ class SimWorld {
   // How the network behaves; the tests change it as they go.
   struct Weather {
     io::Duration longest_delay = std::chrono::milliseconds(2);
+    std::size_t least_moved = 1;  // by a read or write; large messages in small bites take long
     double refused_dials = 0;
     double resets = 0.3;  // closes that lose what is on the way
   };

@@ -1,0 +1,276 @@
+// Who is refused, on every medium: other jobs, secrets and protocols, strangers, and nodes that
+// meet themselves or each other twice. Whoever is refused is told why, and nobody else suffers.
+#include "mesh/testing/medium.h"
+#include "mesh/testing/raw_socket.h"
+#include "mesh/testing/test_node.h"
+#include "mesh/wire.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+namespace divisi::mesh::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+class RefusalConformance : public ::testing::TestWithParam<Medium> {
+ protected:
+  std::string fresh() { return GetParam().fresh_address(); }
+
+  static NodeOptions job(std::string name, std::string secret) {
+    NodeOptions options;
+    options.self.job = std::move(name);
+    options.secret = std::move(secret);
+    return options;
+  }
+
+  // A third node can still join `a`.
+  static void expect_healthy(TestNode& a, const NodeOptions& options) {
+    TestNode friendly(77, "", {a->address()}, options);
+    link(a, friendly);
+    Inbox<int> seen;
+    a.on("healthy", [&](int n) { seen.add(n); });
+    ASSERT_TRUE(friendly.emit("healthy", 5).ok());
+    EXPECT_TRUE(seen.reaches(1));
+    friendly.close(std::chrono::duration_cast<std::chrono::milliseconds>(kDeadline));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Media, RefusalConformance, ::testing::ValuesIn(all_media()),
+                         [](const auto& item) { return std::string(item.param.name); });
+
+std::string as_text(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST_P(RefusalConformance, AWrongSecretIsRefusedOnBothSides) {
+  TestNode a(0, fresh(), {}, job("j", "right"));
+  for (const char* secret : {"wrong", ""}) {
+    TestNode b(1, "", {a->address()}, job("j", secret));
+    const Status refused = b->join();
+    EXPECT_THAT(refused.code(), AnyOf(Code::kUnauthorized, Code::kForbidden)) << secret;
+    EXPECT_THAT(refused.message(), HasSubstr("secret"));
+    EXPECT_THAT(refused.message(), HasSubstr(a->address()));
+  }
+  EXPECT_TRUE(a->peers().empty());
+  expect_healthy(a, job("j", "right"));
+}
+
+TEST_P(RefusalConformance, AnotherJobIsRefused) {
+  TestNode a(0, fresh(), {}, job("mine", "s"));
+  TestNode b(1, "", {a->address()}, job("yours", "s"));
+  const Status refused = b->join();
+  EXPECT_THAT(refused.message(), HasSubstr("mine"));
+  EXPECT_THAT(refused.message(), HasSubstr("yours"));
+  EXPECT_TRUE(a->peers().empty());
+  expect_healthy(a, job("mine", "s"));
+}
+
+TEST_P(RefusalConformance, AnotherProtocolVersionIsToldBothNumbers) {
+  TestNode a(0, fresh(), {});
+  RawSocket old(a->address());
+  old.write(preamble(kProtocolVersion + 6));
+  EXPECT_THAT(as_text(old.read_to_end()), HasSubstr("protocol version 7 meets version 1"));
+  expect_healthy(a, {});
+}
+
+TEST_P(RefusalConformance, AServerOfAnotherProtocolIsNamed) {
+  std::string address;
+  const int listener = listen_like(fresh(), address);
+  std::thread server([&] {
+    const int fd = ::accept(listener, nullptr, nullptr);
+    const std::string_view text = "SSH-2.0-OpenSSH_9.2p1 Debian\r\n";
+    EXPECT_GT(::send(fd, text.data(), text.size(), MSG_NOSIGNAL), 0);
+    ::shutdown(fd, SHUT_WR);
+    char byte;
+    while (::recv(fd, &byte, 1, 0) > 0) {
+    }
+    ::close(fd);
+  });
+  TestNode b(1, "", {address});
+  const Status refused = b->join();
+  EXPECT_EQ(refused.code(), Code::kForbidden);
+  EXPECT_THAT(refused.message(), HasSubstr("does not speak the divisi protocol"));
+  EXPECT_THAT(refused.message(), HasSubstr(address));
+  b.close(100ms);
+  server.join();
+  ::close(listener);
+}
+
+TEST_P(RefusalConformance, AnHttpRequestOnThePortIsClosed) {
+  TestNode a(0, fresh(), {});
+  RawSocket browser(a->address());
+  browser.write("GET / HTTP/1.1\r\nHost: example\r\n\r\n");
+  EXPECT_LT(browser.read_to_end().size(), 200u);
+  expect_healthy(a, {});
+}
+
+TEST_P(RefusalConformance, GarbageAndOversizedGreetingsAreClosed) {
+  TestNode a(0, fresh(), {});
+  const auto magic = preamble();
+  std::vector<std::byte> huge(magic.begin(), magic.end());
+  FrameHeader header;
+  header.kind = Kind::kHello;
+  header.length = 0x7fffffff;
+  huge.resize(huge.size() + kHeaderBytes);
+  write_header(huge.data() + kPreambleBytes, header);
+  std::vector<std::byte> early(magic.begin(), magic.end());
+  header.kind = Kind::kEvent;
+  header.length = 100;
+  early.resize(early.size() + kHeaderBytes + 100);
+  write_header(early.data() + kPreambleBytes, header);
+  std::vector<std::byte> garbage(magic.begin(), magic.end());
+  for (int i = 0; i < 5'000; ++i) garbage.push_back(static_cast<std::byte>(i * 37 + 1));
+  for (const auto& bytes : {huge, early, garbage, std::vector<std::byte>(100'000)}) {
+    RawSocket stranger(a->address());
+    stranger.write(bytes);
+    stranger.read_to_end();
+  }
+  EXPECT_TRUE(a->peers().empty());
+  expect_healthy(a, {});
+}
+
+TEST_P(RefusalConformance, AStrangerThatSaysNothingIsClosedAfterAWhile) {
+  NodeOptions options;
+  options.handshake_timeout = 100ms;
+  TestNode a(0, fresh(), {}, options);
+  RawSocket silent(a->address());
+  RawSocket halting(a->address());
+  halting.write("DIV");
+  silent.read_to_end();
+  halting.read_to_end();
+  expect_healthy(a, {});
+}
+
+TEST_P(RefusalConformance, TwoProcessesWithOneNodeIdAreToldSo) {
+  NodeOptions options;
+  options.lost_after = 1s;
+  TestNode a(0, fresh(), {}, options);
+  TestNode first(1, "", {a->address()}, options);
+  link(a, first);
+  TestNode second(1, "", {a->address()}, options);
+  const Status refused = second->join();
+  EXPECT_FALSE(refused.ok());
+  EXPECT_THAT(refused.message(), HasSubstr("node id 1 is taken"));
+  TestNode same(0, "", {a->address()}, options);
+  EXPECT_THAT(same->join().message(), HasSubstr("node id 0 is taken"));
+  EXPECT_TRUE(a.linked_with(1));
+  Inbox<int> seen;
+  first.on("n", [&](int n) { seen.add(n); });
+  ASSERT_TRUE(a.emit("n", 1).ok());
+  EXPECT_TRUE(seen.reaches(1));
+}
+
+TEST_P(RefusalConformance, ANodeThatDialsItselfJoins) {
+  // The address must be known before: a name for ipc, a port that was just free for tcp.
+  std::string address = fresh();
+  if (address.ends_with(":0")) {
+    ::close(listen_like(address, address));
+  }
+  TestNode a(0, address, {address});
+  EXPECT_TRUE(a->join().ok());
+  EXPECT_TRUE(a->peers().empty());
+}
+
+TEST_P(RefusalConformance, NodesThatDialEachOtherHaveOneLink) {
+  for (int round = 0; round < 20; ++round) {
+    std::string first = fresh();
+    std::string second = fresh();
+    if (first.ends_with(":0")) {
+      ::close(listen_like(first, first));
+      ::close(listen_like(second, second));
+    }
+    TestNode a(0, first, {second});
+    TestNode b(1, second, {first});
+    link(a, b);
+    Inbox<int> at_a;
+    Inbox<int> at_b;
+    a.on("n", [&](int n) { at_a.add(n); });
+    b.on("n", [&](int n) { at_b.add(n); });
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_TRUE(a.emit("n", i).ok());
+      ASSERT_TRUE(b.emit("n", i).ok());
+    }
+    ASSERT_TRUE(at_a.reaches(200));
+    ASSERT_TRUE(at_b.reaches(200));
+    EXPECT_EQ(a->peers().size(), 1u);
+    EXPECT_EQ(at_a.size(), 200u);
+    EXPECT_EQ(at_b.size(), 200u);
+  }
+}
+
+TEST_P(RefusalConformance, AnAddressThatIsTakenIsNamed) {
+  TestNode a(0, fresh(), {});
+  auto reactor = io::make_reactor();
+  NodeOptions options;
+  options.listen = a->address();
+  const auto second = Node::start(*reactor, options, {});
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code(), Code::kUnavailable);
+  EXPECT_THAT(second.error().message(), HasSubstr("cannot listen on " + a->address()));
+  EXPECT_THAT(second.error().message(), HasSubstr("in use"));
+}
+
+TEST_P(RefusalConformance, AnUnreachablePeerIsNamedWhenTheTimeIsUp) {
+  std::string address;
+  ::close(listen_like(fresh(), address));  // nobody listens there any more
+  NodeOptions options;
+  options.join_timeout = 200ms;
+  options.expected_nodes = {4, 5};
+  TestNode a(0, "", {address}, options);
+  const Status status = a->join();
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_THAT(status.message(), HasSubstr("join timeout"));
+  EXPECT_THAT(status.message(), HasSubstr(address));
+  EXPECT_THAT(status.message(), HasSubstr("node 4"));
+  EXPECT_THAT(status.message(), HasSubstr("node 5"));
+}
+
+TEST_P(RefusalConformance, JoiningCanBeCancelled) {
+  std::string address;
+  ::close(listen_like(fresh(), address));
+  TestNode a(0, "", {address});
+  std::thread canceller([&] { a->cancel_join(); });
+  EXPECT_EQ(a->join().code(), Code::kCancelled);
+  canceller.join();
+}
+
+TEST_P(RefusalConformance, APeerMayStartLater) {
+  std::string address = fresh();
+  if (address.ends_with(":0")) {
+    ::close(listen_like(address, address));
+  }
+  TestNode b(1, "", {address});
+  std::unique_ptr<TestNode> a;
+  std::thread later(
+      [&] { a = std::make_unique<TestNode>(0, address, std::vector<std::string>()); });
+  EXPECT_TRUE(b->join().ok());
+  later.join();
+}
+
+TEST(AddressTest, AnAddressOfAnotherMachineCannotBeListenedOn) {
+  auto reactor = io::make_reactor();
+  NodeOptions options;
+  options.listen = "tcp://203.0.113.7:0";
+  const auto node = Node::start(*reactor, options, {});
+  ASSERT_FALSE(node.has_value());
+  EXPECT_THAT(node.error().message(), HasSubstr("203.0.113.7"));
+  EXPECT_THAT(node.error().message(), HasSubstr("no such address"));
+  options.listen = "ipc:///no/such/folder/socket";
+  const auto missing = Node::start(*reactor, options, {});
+  ASSERT_FALSE(missing.has_value());
+  EXPECT_THAT(missing.error().message(), HasSubstr("/no/such/folder/socket"));
+  options.listen = "carrier-pigeon://a";
+  EXPECT_FALSE(Node::start(*reactor, options, {}).has_value());
+  options.listen = "";
+  options.dial = {"no-port"};
+  EXPECT_FALSE(Node::start(*reactor, options, {}).has_value());
+}
+
+}  // namespace
+}  // namespace divisi::mesh::testing

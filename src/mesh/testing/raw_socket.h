@@ -1,0 +1,34 @@
+// RawSocket: a blocking socket to an address of ours, for peers that do not behave.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace divisi::mesh::testing {
+
+// A connected socket, or a listening one and the address it got. Throw on failure.
+int connect_to(const std::string& address);
+int listen_like(const std::string& address, std::string& bound);
+
+class RawSocket {
+ public:
+  explicit RawSocket(const std::string& address) : fd_(connect_to(address)) {}
+  ~RawSocket();
+  RawSocket(const RawSocket&) = delete;
+  RawSocket& operator=(const RawSocket&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  // Some bytes; none at the end.
+  std::vector<std::byte> read_some();
+  // All that comes before the peer closes.
+  std::vector<std::byte> read_to_end();
+
+ private:
+  const int fd_;
+};
+
+}  // namespace divisi::mesh::testing
