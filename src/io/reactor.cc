@@ -130,16 +130,15 @@ void EpollReactor::unwatch(std::uint64_t id, int fd) {
 
 // One turn: wait, then everything that is due.
 void EpollReactor::turn() {
-  int timeout = -1;
+  timespec timeout{};
   if (!timers_.empty()) {
-    const auto left = timers_.begin()->first.when - now();
-    timeout = left.count() <= 0
-                  ? 0
-                  : static_cast<int>(std::min<std::int64_t>(
-                        60'000, std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+    const auto left = std::max(Duration::zero(), timers_.begin()->first.when - now());
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+    timeout = {seconds.count(), (left - seconds).count()};
   }
   epoll_event events[kEventsPerTurn];
-  const int count = ::epoll_wait(epoll_, events, kEventsPerTurn, timeout);
+  const int count = ::epoll_pwait2(epoll_, events, kEventsPerTurn,
+                                   timers_.empty() ? nullptr : &timeout, nullptr);
   for (int i = 0; i < count; ++i) {
     if (events[i].data.u64 == kWakeId) {
       std::uint64_t ignored = 0;

@@ -17,7 +17,7 @@ bool is_function_character(char c) {
 }
 
 bool all_of(std::string_view text, bool (*matches)(char)) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), matches);
+  return !text.empty() && std::ranges::all_of(text, matches);
 }
 
 // "libfoo.so:symbol", "build/libfoo.so.1:symbol"; "module.scope::function" is not of this form.
@@ -39,7 +39,7 @@ Status bad_name(std::string_view text, std::string_view why) {
 // "a.b" -> "a/b" with the last part given as file name: "a/libb.so".
 std::string module_file(std::string_view module, std::string_view prefix) {
   std::string path(module);
-  std::replace(path.begin(), path.end(), '.', '/');
+  std::ranges::replace(path, '.', '/');
   const std::size_t slash = path.rfind('/');
   path.insert(slash == std::string::npos ? 0 : slash + 1, prefix);
   return path + ".so";
@@ -99,7 +99,7 @@ std::vector<std::string> candidate_files(const EntryName& entry, const std::stri
   const std::string root =
       entry.is_symbol ? root_of_file(entry.module) : entry.module.substr(0, entry.module.find('.'));
   std::vector<std::string> files;
-  for (const std::string& directory : {package, parent, package + "/" + root}) {
+  for (const std::string& directory : {package, parent, fmt::format("{}/{}", package, root)}) {
     if (entry.is_symbol) {
       files.push_back(directory + "/" + entry.module);
     } else {

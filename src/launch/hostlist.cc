@@ -126,7 +126,7 @@ Result<std::vector<std::string>> expand_host_list(std::string_view text) {
     if (name.empty()) return failure(Code::kInvalid, "host list: a host name is empty");
     DIVISI_TRY(auto names, expand_name(name));
     if (hosts.size() + names.size() > kMaxHosts) return failure(too_many());
-    std::move(names.begin(), names.end(), std::back_inserter(hosts));
+    std::ranges::move(names, std::back_inserter(hosts));
     if (end == text.size()) return hosts;
     text.remove_prefix(end + 1);
   }

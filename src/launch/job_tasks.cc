@@ -108,9 +108,10 @@ Status resolve_attach_to(const std::vector<TaskSpec>& spec, std::vector<JobTask>
   for (std::size_t rank = 0; rank < tasks.size(); ++rank) ids.emplace(tasks[rank].node_id, rank);
   std::set<std::pair<std::size_t, std::size_t>> links;
   for (std::size_t rank = 0; rank < spec.size(); ++rank) {
-    if (!spec[rank].attach_to) continue;
+    const auto& given = spec[rank].attach_to;
+    if (!given) continue;
     std::vector<std::string> addresses;
-    for (const std::string& part : *spec[rank].attach_to) {
+    for (const std::string& part : *given) {
       if (!std::string_view(part).starts_with(kNodePrefix)) {
         auto address = runtime::normalise_address(part);
         if (!address) {

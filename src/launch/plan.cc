@@ -56,7 +56,7 @@ Result<std::vector<std::string>> parse_attach_to(const std::string& text) {
                      shown(part));
     }
     std::string normal = address->to_string();
-    if (std::find(addresses.begin(), addresses.end(), normal) == addresses.end()) {
+    if (std::ranges::find(addresses, normal) == addresses.end()) {
       addresses.push_back(std::move(normal));
     }
     if (addresses.size() > static_cast<std::size_t>(kMaxNodes)) {

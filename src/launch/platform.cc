@@ -86,29 +86,31 @@ Result<std::vector<int>> candidate_runs(const Environment& environment) {
 // Places for all tasks, by the first distribution that agrees with what this task knows of itself.
 Status place_tasks(const Environment& environment, const std::vector<std::string>& hosts,
                    const std::vector<int>& counts, int tasks, Cluster& cluster) {
-  auto node = optional_int(environment, "SLURM_NODEID");
-  auto local = optional_int(environment, "SLURM_LOCALID");
-  auto runs = candidate_runs(environment);
-  if (!node) return node.error();
-  if (!local) return local.error();
+  const auto node_id = optional_int(environment, "SLURM_NODEID");
+  const auto local_id = optional_int(environment, "SLURM_LOCALID");
+  const auto runs = candidate_runs(environment);
+  if (!node_id) return node_id.error();
+  if (!local_id) return local_id.error();
   if (!runs) return runs.error();
-  if (*node && static_cast<std::size_t>(**node) >= hosts.size()) {
+  const auto host = static_cast<std::size_t>(node_id->value_or(0));
+  const int local = local_id->value_or(0);
+  if (host >= hosts.size()) {
     return make_status(
         Code::kInvalid,
-        "platform slurm: SLURM_NODEID={} is out of range, the node list names {} hosts", **node,
+        "platform slurm: SLURM_NODEID={} is out of range, the node list names {} hosts", host,
         hosts.size());
   }
   const auto rank = static_cast<std::size_t>(cluster.rank);
   for (const int run : *runs) {
     cluster.places = deal(hosts, counts, run, tasks);
     const Place& own = cluster.places[rank];
-    const bool host_agrees = !*node || own.host == hosts[static_cast<std::size_t>(**node)];
-    if (host_agrees && (!*local || own.index_on_host == **local)) return {};
+    const bool host_agrees = !node_id->has_value() || own.host == hosts[host];
+    if (host_agrees && (!local_id->has_value() || own.index_on_host == local)) return {};
   }
   Place& own = cluster.places[rank];
-  if (*node) own.host = hosts[static_cast<std::size_t>(**node)];
-  if (*local) own.index_on_host = **local;
-  cluster.warnings.push_back(
+  if (node_id->has_value()) own.host = hosts[host];
+  if (local_id->has_value()) own.index_on_host = local;
+  cluster.warnings.emplace_back(
       "platform slurm: SLURM_NODEID and SLURM_LOCALID fit no task distribution known here, so the "
       "addresses of other tasks may be wrong; give attach_to in --platform-spec");
   return {};

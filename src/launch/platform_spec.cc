@@ -85,7 +85,7 @@ Result<TaskSpec> read_task(const json::Value& value, std::size_t index) {
   }
   std::string unknown;
   for (const auto& [key, ignored] : *object) {
-    if (std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end()) continue;
+    if (std::ranges::find(kKeys, key) != kKeys.end()) continue;
     if (!unknown.empty()) unknown += ", ";
     unknown += shown(key);
   }

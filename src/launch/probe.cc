@@ -31,7 +31,7 @@ void write_all(int fd, const std::string& text) {
 
 std::string read_all(int fd) {
   std::string text;
-  std::array<char, 4096> chunk;
+  std::array<char, 4096> chunk{};
   while (true) {
     const ssize_t got = ::read(fd, chunk.data(), chunk.size());
     if (got < 0 && errno == EINTR) continue;

@@ -79,9 +79,9 @@ Status check_host(std::string_view host, std::string_view what) {
     return make_status(Code::kInvalid, "{}: the host name '{}' is longer than {} characters", what,
                        shown(host), kMaxHostLength);
   }
-  if (std::all_of(host.begin(), host.end(), is_host_character)) return {};
-  const bool ipv6 = std::count(host.begin(), host.end(), ':') >= 2;
-  if (ipv6 && std::all_of(host.begin(), host.end(), is_ipv6_character)) return {};
+  if (std::ranges::all_of(host, is_host_character)) return {};
+  const bool ipv6 = std::ranges::count(host, ':') >= 2;
+  if (ipv6 && std::ranges::all_of(host, is_ipv6_character)) return {};
   return make_status(Code::kInvalid, "{}: '{}' is not a host name or address (no scheme, no port)",
                      what, shown(host));
 }

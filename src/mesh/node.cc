@@ -23,6 +23,15 @@ constexpr std::size_t kWriteYourself = 64 * 1024;
 // writing to many peers does not take itself for idle.
 constexpr auto kIdle = std::chrono::microseconds(10);
 
+// More sends than this since the last flush are a stream, see flush_links().
+constexpr std::uint64_t kBusySends = 16;
+constexpr auto kFlushEvery = std::chrono::microseconds(100);
+
+// An emitter that is this far ahead of the socket waits for it: what is written while it is still
+// in the cache costs half. Only what a peer cannot take at all fills the queue to its bound.
+constexpr std::size_t kAhead = 4 << 20;
+constexpr auto kAheadWait = std::chrono::milliseconds(50);
+
 }  // namespace
 
 const char* to_string(PeerChange change) {
@@ -214,6 +223,7 @@ Status Node::send(std::string_view topic, const PayloadView& payload, const Send
     if (!status.ok() && first_failure.ok()) first_failure = std::move(status);
   }
   --out.users;
+  ++sends_;
   const bool at_once = !flush_requested_ && was_idle();
   for (const LinkPtr& link : targets) written_or_flush_later(lock, link, at_once);
   if (at_once) last_send_ = reactor_.now();
@@ -235,6 +245,7 @@ Status Node::queue(Lock& lock, const LinkPtr& link, OutTopic& topic, OutEvent& e
     return {};
   }
   append(*link, topic, event, policy == Policy::kDropOldest || policy == Policy::kLatestOnly);
+  if (policy == Policy::kBlock && link->out.log.unsent_bytes() > kAhead) stay_close(lock, link);
   return {};
 }
 
@@ -255,6 +266,17 @@ void Node::append(Link& link, OutTopic& topic, OutEvent& event, bool droppable) 
   queued_bytes_ += out.log.bytes() - before;
   ++out.events_sent;
   ++topic.sent;
+}
+
+void Node::stay_close(Lock& lock, const LinkPtr& link) {
+  const Outbound& out = link->out;
+  if (out.stream == nullptr || event::LoopCore::on_loop_thread()) return;
+  write_some(lock, link);
+  ++waiting_;
+  changed_.wait_for(lock, kAheadWait, [&] {
+    return out.log.unsent_bytes() <= kAhead / 2 || out.stream == nullptr || closing_;
+  });
+  --waiting_;
 }
 
 bool Node::is_full(const Link& link, std::size_t bytes) const {
@@ -339,12 +361,20 @@ void Node::written_or_flush_later(Lock& lock, const LinkPtr& link, bool at_once)
 void Node::request_flush() {
   if (std::exchange(flush_requested_, true)) return;
   reactor_.post([this, alive = std::weak_ptr(alive_)] {
-    if (alive.expired()) return;
-    Lock lock(mutex_);
-    flush_requested_ = false;
-    const std::vector<LinkPtr> links = link_list_;
-    for (const LinkPtr& link : links) write_some(lock, link);
+    if (!alive.expired()) flush_links();
   });
+}
+
+// Writes what has collected. While emitters go on it comes back by itself every kFlushEvery, so that
+// a stream of events wakes the loop neither for each of them nor for each batch.
+void Node::flush_links() {
+  Lock lock(mutex_);
+  const bool busy = sends_ - sends_flushed_ > kBusySends;
+  sends_flushed_ = sends_;
+  if (!busy) flush_requested_ = false;
+  const std::vector<LinkPtr> links = link_list_;
+  for (const LinkPtr& link : links) write_some(lock, link);
+  if (busy) flush_timer_ = reactor_.after(kFlushEvery, [this] { flush_links(); });
 }
 
 void Node::subscribe(std::string_view topic, std::string_view event, const LoopPtr& loop) {

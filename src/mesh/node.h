@@ -120,6 +120,7 @@ class Node {
                           Policy policy);
   bool is_full(const Link& link, std::size_t bytes) const;
   bool was_idle();
+  void stay_close(Lock& lock, const LinkPtr& link);
   void written_or_flush_later(Lock& lock, const LinkPtr& link, bool at_once);
   void request_flush();
 
@@ -132,6 +133,9 @@ class Node {
                  const std::vector<std::string>& names);
   void add_ack(Outbound& out);
   void broadcast_names(Kind kind, const std::vector<std::string>& names);
+
+  // Loop only.
+  void flush_links();
 
   // node_links.cc: loop only.
   void start_on_loop();
@@ -187,6 +191,8 @@ class Node {
   mutable int waiting_ = 0;       // threads in changed_.wait
   bool flush_requested_ = false;
   io::TimePoint last_send_{};
+  std::uint64_t sends_ = 0;
+  std::uint64_t sends_flushed_ = 0;
   bool closing_ = false;
   bool closed_ = false;
   bool is_ready_ = false;
@@ -205,6 +211,7 @@ class Node {
   std::vector<std::shared_ptr<Connection>> ending_;    // the peer is still reading
   std::unique_ptr<io::Timer> tick_timer_;
   std::unique_ptr<io::Timer> ready_timer_;
+  std::unique_ptr<io::Timer> flush_timer_;
   std::uint64_t next_connection_ = 1;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // expires with stop_on_loop()
 };

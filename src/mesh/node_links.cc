@@ -17,7 +17,8 @@ constexpr std::size_t kMaxGreeting = 1024;
 
 // An ACK goes out with the next event, at the latest after this time or this many bytes.
 constexpr auto kAckDelay = std::chrono::milliseconds(5);
-constexpr std::uint64_t kAckBytes = 128 * 1024;
+// (or a quarter of the window): each wakes the sender, and it costs him nothing to keep events.
+constexpr std::uint64_t kAckBytes = 512 * 1024;
 
 constexpr auto kFirstPause = std::chrono::milliseconds(2);
 constexpr auto kLongestPause = std::chrono::milliseconds(1'000);
@@ -28,9 +29,10 @@ constexpr std::uint64_t kLeastWindow = 1 << 20;
 // A callback that takes longer than this goes on, but the loop's own thread takes the rest.
 constexpr auto kDrainBudget = std::chrono::milliseconds(1);
 
-// Batches that are worth another thread for reading on meanwhile.
-constexpr std::size_t kHeavyEvents = 128;
-constexpr std::size_t kHeavyBytes = 256 * 1024;
+// A batch that is worth another thread for reading on meanwhile. Many tiny events are not: their
+// bytes are in this core's cache, and little is left to read.
+constexpr std::uint64_t kHeavyBytes = 64 * 1024;
+constexpr std::uint64_t kHeavyEvent = 512;
 
 }  // namespace
 
@@ -560,7 +562,8 @@ void Node::received(const LinkPtr& link) {
   if (count > 0 && options_.relay) relay(link, events);
   if (count > 0) {
     std::vector<LoopPtr> idle;
-    const bool heavy = count >= kHeavyEvents || events.events.back().length >= kHeavyBytes;
+    const std::uint64_t length = events.events.back().length;
+    const bool heavy = length >= kHeavyEvent && length * count >= kHeavyBytes;
     routes_.deliver(events, link->peer.node, link->gauge, idle);
     for (const LoopPtr& loop : idle) {
       reactor_.hand_off([loop] { loop->drain_here(kDrainBudget); }, [loop] { loop->wake(); },
@@ -579,7 +582,7 @@ void Node::received(const LinkPtr& link) {
   out.ack_bytes += bytes - std::min(bytes, link->acknowledged_bytes);
   link->acknowledged_bytes = bytes;
   update_grant(*link);
-  if (out.ack_bytes >= kAckBytes) {
+  if (out.ack_bytes >= std::min(kAckBytes, window() / 4)) {
     add_ack(out);
     return write_some(lock, link);
   }
@@ -711,6 +714,7 @@ void Node::say_goodbye(bool politely) {
   dialers_.clear();
   tick_timer_.reset();
   ready_timer_.reset();
+  flush_timer_.reset();
   for (const auto& connection : std::exchange(greeting_, {})) connection->close();
   Lock lock(mutex_);
   const std::vector<LinkPtr> links = link_list_;

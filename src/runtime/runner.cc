@@ -3,9 +3,7 @@
 #include "runtime/supervisor.h"
 #include "runtime/worker.h"
 
-#include <cerrno>
 #include <filesystem>
-#include <sys/stat.h>
 
 namespace divisi::runtime {
 

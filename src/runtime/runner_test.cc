@@ -608,9 +608,13 @@ TEST(LauncherTest, RestartsAreBounded) {
 
 TEST(LauncherTest, WhatAWorkerLeavesRunningIsKilled) {
   Launcher launcher({"leaves_a_child", "1"});
-  EXPECT_EQ(launcher.wait(), 0);  // read to the end: the child that held our pipe is gone
+  EXPECT_EQ(launcher.wait(), 0);
   const std::size_t at = launcher.output().find("child ");
   ASSERT_NE(at, std::string::npos);
+  const int pid = std::stoi(launcher.output().substr(at + 6));
+  const io::Descriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  pollfd poll_fd{pidfd.get(), POLLIN, 0};
+  EXPECT_TRUE(!pidfd || ::poll(&poll_fd, 1, kDeadline) == 1);  // reaped already, or just dead
 }
 
 TEST(LauncherTest, AReaderThatGoesAwayDoesNotEndTheRun) {

@@ -8,7 +8,6 @@
 #include "runtime/worker_channel.h"
 
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <poll.h>
