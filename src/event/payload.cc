@@ -37,7 +37,7 @@ struct PackScratch::Spare {
     struct FreeAtExit {
       ~FreeAtExit() { delete std::exchange(memory, nullptr); }
     };
-    static thread_local const FreeAtExit kFreeAtExit;
+    static thread_local const FreeAtExit free_at_exit;
     return new Memory;
   }
 };

@@ -1,0 +1,321 @@
+// Section 9.3, second half: launchers that meet, and what happens to processes.
+#include "acceptance/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+namespace {
+
+using divisi::Context;
+using divisi::only_remote;
+using divisi::Parallel;
+using divisi::ParallelOptions;
+using divisi::task;
+using jobs::Arguments;
+using jobs::demand;
+using jobs::failure_of;
+using jobs::Folder;
+using jobs::Gathered;
+using jobs::kSoon;
+using jobs::Launched;
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+int node() {
+  return task.router().node_id();
+}
+
+// --- A058 ---
+
+void run_until_node_1_finishes() {
+  const auto running = task.start();
+  task.use([](Context& ctx) {
+    std::this_thread::sleep_for(100ms);
+    if (node() == 1 && ctx.total_step == 1) task.set_finish();
+  });
+  task.run(200);
+  demand(task.ctx().total_step < 199, "the end came from node 1");
+}
+DIVISI_MAIN(run_until_node_1_finishes)
+
+LAUNCHER(attached_pair) {
+  ParallelOptions options{.n_parallel_workers = 2,
+                          .attach_to = {args.at(0)},
+                          .protocol = "tcp",
+                          .address = "127.0.0.1",
+                          .ports = {std::stoi(args.at(1)), std::stoi(args.at(2))},
+                          .topology = "alone",
+                          .node_ids = {1, 2}};
+  return Parallel::runner(options).run(run_until_node_1_finishes);
+}
+
+TEST(AttachTest, A058_finish_travels_over_attached_nodes) {
+  const auto ports = jobs::free_ports(3);
+  Launched pair("attached_pair", {jobs::loopback(ports[0]), std::to_string(ports[1]),
+                                  std::to_string(ports[2])});
+  Parallel::runner({.n_parallel_workers = 1,
+                    .protocol = "tcp",
+                    .address = "127.0.0.1",
+                    .ports = {ports[0]},
+                    .log_level = "error"})([] {
+    demand(task.router().wait_for_peers(2, kSoon), "both attached nodes came");
+    run_until_node_1_finishes();
+  });
+  EXPECT_EQ(pair.wait(), 0);
+}
+
+// --- A066 ---
+
+LAUNCHER(caller) {
+  ParallelOptions options{.n_parallel_workers = 1,
+                          .attach_to = {args.at(0)},
+                          .protocol = "tcp",
+                          .address = "127.0.0.1",
+                          .ports = jobs::free_ports(1),
+                          .topology = "alone",
+                          .node_ids = {1}};
+  return Parallel::runner(options).run([&] {
+    const auto running = task.start();
+    task.emit("call", only_remote, args.at(1));
+    task.wait_for("heard", {.timeout = kSoon, .ignore_timeout = false});
+  });
+}
+
+TEST(AttachTest, A066_two_runs_in_one_process_both_receive) {
+  for (const std::string word : {"first", "second"}) {
+    const auto port = jobs::free_ports(1);
+    Launched caller("caller", {jobs::loopback(port[0]), word});
+    Gathered<std::string> heard;
+    Parallel::runner({.n_parallel_workers = 1,
+                      .protocol = "tcp",
+                      .address = "127.0.0.1",
+                      .ports = port,
+                      .log_level = "error"})([&] {
+      const auto running = task.start();
+      task.on("call", [&](std::string text) { heard.add(std::move(text)); });
+      demand(heard.wait_for(1), "the remote event arrives");
+      task.emit("heard", only_remote);
+    });
+    EXPECT_THAT(heard.values(), ::testing::ElementsAre(word));
+    EXPECT_EQ(caller.wait(), 0);
+    EXPECT_FALSE(Parallel::instance().is_active());
+  }
+}
+
+// --- A065 ---
+
+void nothing() {}
+DIVISI_MAIN(nothing)
+
+TEST(AttachTest, A065_an_occupied_port_ends_the_launcher_with_the_address_in_the_message) {
+  const auto ports = jobs::free_ports(2);
+  Parallel::runner({.n_parallel_workers = 1,
+                    .protocol = "tcp",
+                    .address = "127.0.0.1",
+                    .ports = {ports[1]},
+                    .log_level = "error"})([&] {
+    const Folder folder;  // another process, because this one is a node already
+    Launched second("occupied", {std::to_string(ports[0]), std::to_string(ports[1])});
+    EXPECT_EQ(second.wait(10s), 3);
+    EXPECT_THAT(second.output(), HasSubstr("127.0.0.1:" + std::to_string(ports[1])));
+    EXPECT_THAT(second.output(), HasSubstr("node 1"));
+  });
+}
+
+LAUNCHER(occupied) {
+  return Parallel::runner({.n_parallel_workers = 2,
+                           .protocol = "tcp",
+                           .address = "127.0.0.1",
+                           .ports = {std::stoi(args.at(0)), std::stoi(args.at(1))},
+                           .log_level = "off"})
+      .run(nothing);
+}
+
+// --- A067 ---
+
+void fail_once_in_node_1() {
+  Gathered<int> heard;
+  const bool is_first = task.router().retries() == 0;
+  const auto running = task.start();
+  if (node() == 1) {
+    if (is_first) {
+      task.emit("about_to_fail", only_remote);
+      throw std::runtime_error("once");
+    }
+    task.emit("again", only_remote);
+    task.wait_for("seen", {.timeout = kSoon, .ignore_timeout = false});
+    return;
+  }
+  task.on("about_to_fail", [&] { heard.add(0); });
+  task.on("again", [&] { heard.add(1); });
+  task.use([&](Context&) {
+    if (!heard.wait_for(2, 10ms)) return;
+    demand(!task.finish(), "the failed block of node 1 told nobody to finish");
+    task.emit("seen", only_remote);
+    task.set_finish();
+  });
+  task.run();
+  demand(heard.values() == std::vector<int>{0, 1}, "node 0 outlived the failure of node 1");
+}
+DIVISI_MAIN(fail_once_in_node_1)
+
+TEST(RecoveryTest, A067_a_block_that_fails_and_is_tried_again_does_not_finish_its_peers) {
+  Parallel::runner({.n_parallel_workers = 2, .auto_recover = true, .log_level = "error"})(
+      fail_once_in_node_1);
+}
+
+void listen_in_each_attempt() {
+  static std::atomic<int> calls_of_first{0};
+  static std::atomic<int> calls_of_second{0};
+  auto& router = task.router();
+  auto& calls = router.retries() == 0 ? calls_of_first : calls_of_second;
+  if (node() == 1) {
+    router.on("number", [&calls](int) { ++calls; });
+    if (router.retries() == 0) throw std::runtime_error("try again");
+    router.emit("ready_now");
+    demand(jobs::eventually([&] { return calls_of_second == 5; }), "the new listener hears all");
+    demand(calls_of_first == 0, "that of the first attempt is gone");
+    return;
+  }
+  Gathered<int> ready;
+  router.on("ready_now", [&] { ready.add(1); });
+  demand(ready.wait_for(1), "the second attempt begins");
+  for (int i = 0; i < 5; ++i) router.emit("number", i);
+  router.flush(kSoon);
+  router.off("*");
+}
+DIVISI_MAIN(listen_in_each_attempt)
+
+TEST(RecoveryTest, Listeners_of_a_failed_attempt_are_removed_before_the_next) {
+  Parallel::runner({.n_parallel_workers = 2, .auto_recover = true, .log_level = "error"})(
+      listen_in_each_attempt);
+}
+
+// --- A068 and the policies of worker_lost ---
+
+void die_in_node_1() {
+  const auto running = task.start();
+  task.use([](Context& ctx) {
+    std::this_thread::sleep_for(10ms);
+    if (node() == 1 && ctx.total_step == 5) ::raise(SIGKILL);
+  });
+  task.run();
+}
+DIVISI_MAIN(die_in_node_1)
+
+TEST(LostWorkerTest, A068_a_killed_worker_ends_the_launcher_with_its_node_id) {
+  const auto failure = failure_of([] {
+    Parallel::runner({.n_parallel_workers = 3, .log_level = "error"})(die_in_node_1);
+  });
+  EXPECT_THAT(failure.text, HasSubstr("node 1"));
+  EXPECT_THAT(failure.text, HasSubstr("SIGKILL"));
+  EXPECT_EQ(failure.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(failure.node, 1);
+}
+
+// Node 1 dies once; node 0 hears who is lost and, when it is started again, who is back.
+void die_once_in_node_1(const Arguments& args) {
+  Gathered<std::string> changes;
+  Gathered<int> numbers;
+  auto& router = task.router();
+  const auto running = task.start();
+  if (node() == 1) {
+    if (!jobs::read_note(args.at(0), "died")) {
+      demand(router.wait_for_peers(1, kSoon), "node 0 is linked");
+      task.wait_for("go", {.timeout = kSoon, .ignore_timeout = false});
+      jobs::note(args.at(0), "died", "");
+      ::raise(SIGKILL);
+    }
+    for (int i = 0; i < 100; ++i) task.emit("number", only_remote, i);
+    task.wait_for("enough", {.timeout = kSoon, .ignore_timeout = false});
+    return;
+  }
+  for (const char* change : {"peer_lost", "peer_back"}) {
+    router.on(change, [&changes, change](int who) {
+      changes.add(change + (" " + std::to_string(who)));
+    });
+  }
+  task.on("number", [&](int i) { numbers.add(i); });
+  task.emit("go", only_remote);
+  demand(changes.wait_for(1) && changes.values()[0] == "peer_lost 1", "the lost peer is named");
+  if (args.at(1) == "restart") {
+    demand(changes.wait_for(2) && changes.values()[1] == "peer_back 1", "so is its return");
+    demand(numbers.wait_for(100), "what its new life says arrives");
+    for (int i = 0; i < 100; ++i) demand(numbers.values()[std::size_t(i)] == i, "in order");
+    task.emit("enough", only_remote);
+  }
+  jobs::note(args.at(0), "survived", "");
+}
+DIVISI_MAIN(die_once_in_node_1)
+
+TEST(LostWorkerTest, With_worker_lost_ignore_the_others_go_on_and_hear_who_is_lost) {
+  const Folder folder;
+  Parallel::runner({.n_parallel_workers = 2, .worker_lost = "ignore", .log_level = "error"})(
+      die_once_in_node_1, {folder.path(), "ignore"});
+  EXPECT_TRUE(jobs::read_note(folder.path(), "survived"));
+}
+
+TEST(LostWorkerTest, With_worker_lost_restart_it_comes_back_and_is_heard_again) {
+  const Folder folder;
+  Parallel::runner({.n_parallel_workers = 2, .worker_lost = "restart", .log_level = "error"})(
+      die_once_in_node_1, {folder.path(), "restart"});
+  EXPECT_TRUE(jobs::read_note(folder.path(), "survived"));
+}
+
+void die_in_the_hub(const Arguments& args) {
+  const auto running = task.start();
+  if (node() == 0) {
+    task.wait_for("go", {.timeout = kSoon, .ignore_timeout = false});
+    ::raise(SIGKILL);
+  }
+  task.emit("go", only_remote);
+  task.use([](Context&) { std::this_thread::sleep_for(10ms); });
+  task.run();
+  jobs::append_line(args.at(0), "ended", std::to_string(node()));
+}
+DIVISI_MAIN(die_in_the_hub)
+
+TEST(LostWorkerTest, With_hub_lost_finish_the_leaves_end_when_their_hub_dies) {
+  const Folder folder;
+  Parallel::runner({.n_parallel_workers = 3,
+                    .topology = "star",
+                    .worker_lost = "ignore",
+                    .hub_lost = "finish",
+                    .log_level = "error"})(die_in_the_hub, {folder.path()});
+  EXPECT_EQ(jobs::count_lines(folder.path(), "ended"), 2u);
+}
+
+// --- A069 ---
+
+void receive_blocks() {
+  constexpr int kBlocks = 1000;
+  Gathered<int> received;
+  auto& router = task.router();
+  if (node() == 0) {
+    divisi::Buffer block(100'000);
+    std::fill_n(block.mutable_data(), block.size(), std::byte{7});
+    for (int i = 0; i < kBlocks; ++i) router.emit("block", i, block);
+    demand(router.flush(2 * kSoon), "all receivers took everything");
+    return;
+  }
+  router.on("block", [&](int i, const divisi::Buffer& block) {
+    received.add(block.size() == 100'000 && block.data()[99'999] == std::byte{7} ? i : -1);
+  });
+  demand(received.wait_for(kBlocks, 2 * kSoon), "all blocks arrive");
+  router.off("block");
+  for (int i = 0; i < kBlocks; ++i) demand(received.values()[std::size_t(i)] == i, "in order, whole");
+}
+DIVISI_MAIN(receive_blocks)
+
+class BlocksTest : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Receivers, BlocksTest, ::testing::Values(1, 2, 4, 6));
+
+TEST_P(BlocksTest, A069_every_receiver_gets_1000_blocks_of_100_kB) {
+  Parallel::runner({.n_parallel_workers = GetParam() + 1, .log_level = "error"})(receive_blocks);
+}
+
+}  // namespace

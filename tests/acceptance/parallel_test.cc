@@ -1,0 +1,267 @@
+// Section 9.3, first half: several workers of one launcher, and what they hear of each other.
+#include "acceptance/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+namespace {
+
+using divisi::Context;
+using divisi::only_remote;
+using divisi::Parallel;
+using divisi::ParallelOptions;
+using divisi::task;
+using jobs::Arguments;
+using jobs::demand;
+using jobs::failure_of;
+using jobs::Folder;
+using jobs::Gathered;
+using jobs::kSoon;
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+int node() {
+  return task.router().node_id();
+}
+
+// --- A050 ---
+
+void ping_each_other() {
+  Gathered<int> pings;
+  const auto running = task.start();
+  task.on("ping", [&](int from) { pings.add(from); });
+  task.use([&](Context&) {
+    task.emit("ping", only_remote, node());
+    pings.wait_for(1, 30ms);
+  });
+  task.run(30);
+  demand(pings.wait_for(1), "a ping came");
+  demand(pings.values().front() == 1 - node(), "it came from the other node");
+}
+DIVISI_MAIN(ping_each_other)
+
+class ParallelTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  ParallelOptions options(int n) const {
+    ParallelOptions made{.n_parallel_workers = n, .protocol = GetParam(), .log_level = "error"};
+    if (GetParam() == "tcp") {
+      made.address = "127.0.0.1";
+      made.ports = jobs::free_ports(n);
+    }
+    return made;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Transports, ParallelTest, ::testing::Values("ipc", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(ParallelTest, A050_two_nodes_hear_each_others_ping) {
+  Parallel::runner(options(2))(ping_each_other);
+}
+
+// --- A051, A052 ---
+
+void count_each_other() {
+  std::atomic<int> count{0};
+  const auto running = task.start();
+  task.on("count", [&] { ++count; });
+  task.use([&](Context&) {
+    task.emit("count", only_remote);
+    std::this_thread::sleep_for(20ms);
+  });
+  task.run(10);
+  demand(count > 0, "the other's counts arrived");
+}
+DIVISI_MAIN(count_each_other)
+
+TEST_P(ParallelTest, A051_both_nodes_count_remote_emits) {
+  Parallel::runner(options(2))(count_each_other);
+}
+
+void speak_from_one() {
+  Gathered<int> heard;
+  const auto running = task.start();
+  task.on("only_remote", [&](int i) { heard.add(i); });
+  if (node() == 1) {
+    for (int i = 0; i < 20; ++i) task.emit("only_remote", only_remote, i);
+    demand(task.router().flush(kSoon), "all was taken");
+    demand(heard.size() == 0, "node 1 does not hear itself");
+  } else {
+    demand(heard.wait_for(20), "all twenty arrive");
+  }
+}
+DIVISI_MAIN(speak_from_one)
+
+TEST_P(ParallelTest, A052_only_remote_reaches_the_other_node_and_not_the_own_listener) {
+  Parallel::runner(options(2))(speak_from_one);
+}
+
+// --- A053, A054 ---
+
+void fail_in_node_0() {
+  const auto running = task.start();
+  task.use([](Context&) {
+    std::this_thread::sleep_for(10ms);
+    if (node() == 0 && task.ctx().total_step == 10) throw std::runtime_error("uncaught exception");
+  });
+  task.run();
+}
+DIVISI_MAIN(fail_in_node_0)
+
+TEST_P(ParallelTest, A053_an_exception_of_a_worker_leaves_the_launcher_with_its_text) {
+  const auto failure = failure_of([&] { Parallel::runner(options(2))(fail_in_node_0); });
+  EXPECT_THAT(failure.text, HasSubstr("uncaught exception"));
+  EXPECT_THAT(failure.text, HasSubstr("node 0"));
+  EXPECT_EQ(failure.node, 0);
+  EXPECT_EQ(failure.exit_code, 1);
+}
+
+void leave_after_one_greeting(const Arguments& args) {
+  Gathered<int> left;
+  const auto running = task.start();
+  if (node() == 0) {
+    task.wait_for("greeting", {.timeout = kSoon, .ignore_timeout = false});
+    return;
+  }
+  task.router().on("peer_left", [&](int who) { left.add(who); });
+  task.emit("greeting", 0);
+  demand(left.wait_for(1), "node 0 says goodbye");
+  demand(left.values().front() == 0, "the event names the node");
+  for (int i = 1; i < 10; ++i) task.emit("greeting", i);
+  jobs::note(args.at(0), "sent", "10");
+}
+DIVISI_MAIN(leave_after_one_greeting)
+
+TEST_P(ParallelTest, A054_a_node_that_left_does_not_disturb_the_one_that_sends) {
+  const Folder folder;
+  Parallel::runner(options(2))(leave_after_one_greeting, {folder.path()});
+  EXPECT_EQ(jobs::read_note(folder.path(), "sent"), "10");
+}
+
+// --- A055, A056 ---
+
+void recover_in_node_1() {
+  Gathered<std::string> heard;
+  auto& router = task.router();
+  const auto running = task.start();
+  const auto listen = [&](const char* event) {
+    task.on(event, [&heard, event] { heard.add(event); });
+  };
+  switch (node()) {
+    case 0:
+      listen("recovered_p1");
+      demand(heard.wait_for(1), "node 0 hears of the recovery");
+      task.emit("enough", only_remote);
+      break;
+    case 1:
+      if (router.retries() == 0) throw std::runtime_error("P1 Error");
+      demand(router.retries() == 1, "one failure was counted");
+      listen("greeting");
+      task.emit("listening", only_remote);
+      demand(heard.wait_for(1), "node 1 still receives from node 2");
+      task.emit("recovered_p1", only_remote);
+      break;
+    case 2:
+      listen("listening");
+      demand(heard.wait_for(1), "node 1 is back");
+      task.emit("greeting", only_remote);
+      task.wait_for("enough", {.timeout = kSoon, .ignore_timeout = false});
+      break;
+  }
+}
+DIVISI_MAIN(recover_in_node_1)
+
+TEST_P(ParallelTest, A055_auto_recover_calls_main_again_over_the_same_links) {
+  auto recovering = options(3);
+  recovering.auto_recover = true;
+  recovering.max_retries = 1;
+  Parallel::runner(recovering)(recover_in_node_1);
+}
+
+TEST_P(ParallelTest, A056_without_retries_left_the_launcher_fails_with_the_workers_error) {
+  auto recovering = options(3);
+  recovering.auto_recover = true;
+  recovering.max_retries = 0;
+  recovering.grace = 500ms;
+  const auto failure = failure_of([&] { Parallel::runner(recovering)(recover_in_node_1); });
+  EXPECT_THAT(failure.text, HasSubstr("P1 Error"));
+  EXPECT_EQ(failure.node, 1);
+}
+
+// --- A057 ---
+
+void run_until_the_first_ends() {
+  const auto running = task.start();
+  task.use([](Context&) { std::this_thread::sleep_for(200ms); });
+  task.run(node() == 0 ? 10 : 2);
+  demand(task.ctx().total_step < 7,
+         "it ended early, not at step " + std::to_string(task.ctx().total_step));
+}
+DIVISI_MAIN(run_until_the_first_ends)
+
+TEST_P(ParallelTest, A057_the_first_node_that_ends_ends_the_others) {
+  Parallel::runner(options(3))(run_until_the_first_ends);
+}
+
+// --- A059 ---
+
+void greet() {
+  const auto running = task.start();
+  if (node() == 0) {
+    const auto message = task.wait_for("greeting", {.timeout = kSoon, .ignore_timeout = false});
+    demand(message->get<std::string>(0) == "Hi", "the message is whole");
+  } else {
+    task.emit("greeting", only_remote, "Hi");
+  }
+}
+DIVISI_MAIN(greet)
+
+TEST_P(ParallelTest, A059_a_greeting_right_after_the_start_arrives_in_each_of_100_starts) {
+  for (int i = 0; i < (GetParam() == "ipc" ? 80 : 20); ++i) {
+    ASSERT_NO_THROW(Parallel::runner(options(2))(greet)) << "start " << i;
+  }
+}
+
+// --- A060, A061 ---
+
+// Everybody speaks at once, right after the start; nobody leaves before all have what they expect.
+void tell_all(const Arguments& args) {
+  Gathered<int> heard;
+  auto& router = task.router();
+  const auto running = task.start();
+  task.emit("here", only_remote, node());
+  task.on("here", [&](int from) { heard.add(from); });
+  std::vector<int> expected;
+  for (int i = 0; i < router.n_parallel_workers(); ++i) {
+    const bool linked = args.at(0) == "mesh" || args.at(0) == "relay" || node() == 0 || i == 0;
+    if (i != node() && linked) expected.push_back(i);
+  }
+  demand(heard.wait_for(expected.size()), "all that are linked are heard");
+  router.barrier(kSoon);
+  auto got = heard.values();
+  std::sort(got.begin(), got.end());
+  demand(got == expected, "nobody is heard twice, and nobody else");
+}
+DIVISI_MAIN(tell_all)
+
+TEST_P(ParallelTest, A060_in_a_star_the_leaves_hear_the_hub_only) {
+  auto star = options(4);
+  star.topology = "star";
+  Parallel::runner(star)(tell_all, {"star"});
+}
+
+TEST_P(ParallelTest, A061_in_a_mesh_each_hears_the_three_others_from_the_first_emit_on) {
+  Parallel::runner(options(4))(tell_all, {"mesh"});
+}
+
+TEST_P(ParallelTest, A_hub_that_relays_lets_the_leaves_hear_each_other) {
+  auto star = options(4);
+  star.topology = "star";
+  star.relay = true;
+  Parallel::runner(star)(tell_all, {"relay"});
+}
+
+}  // namespace
