@@ -11,7 +11,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <future>
 #include <map>
@@ -67,6 +69,10 @@ EpollReactor::~EpollReactor() {
     monitor_wake_.notify_all();
   }
   for (auto& thread : threads_) thread.join();
+  // What is left may hold timers and descriptors of this loop: it goes while the loop is whole.
+  std::exchange(posted_, {}).clear();
+  std::exchange(watchers_, {}).clear();
+  std::exchange(timers_, {}).clear();
   ::close(epoll_);
   ::close(wake_);
 }
@@ -137,8 +143,14 @@ void EpollReactor::turn() {
     timeout = {seconds.count(), (left - seconds).count()};
   }
   epoll_event events[kEventsPerTurn];
-  const int count = ::epoll_pwait2(epoll_, events, kEventsPerTurn,
-                                   timers_.empty() ? nullptr : &timeout, nullptr);
+  int count = ::epoll_pwait2(epoll_, events, kEventsPerTurn,
+                             timers_.empty() ? nullptr : &timeout, nullptr);
+  if (count < 0 && errno == ENOSYS) {  // before Linux 5.11, and in some sandboxes
+    const auto left = std::chrono::seconds(timeout.tv_sec) + std::chrono::nanoseconds(timeout.tv_nsec);
+    const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+    count = ::epoll_wait(epoll_, events, kEventsPerTurn,
+                         timers_.empty() ? -1 : static_cast<int>(std::min<std::int64_t>(rounded, 60'000)));
+  }
   for (int i = 0; i < count; ++i) {
     if (events[i].data.u64 == kWakeId) {
       std::uint64_t ignored = 0;

@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -362,6 +363,19 @@ std::string bind_error(int error) {
   return errno_text(error);
 }
 
+// The file of a process that was killed stays behind; nobody answers on it any more.
+bool remove_stale_file(const Address& where, const Endpoint& endpoint) {
+  if (where.scheme != Address::Scheme::kIpc || where.path.starts_with('@')) return false;
+  struct stat file {};
+  if (::lstat(where.path.c_str(), &file) != 0 || !S_ISSOCK(file.st_mode)) return false;
+  const int probe = open_socket(AF_UNIX);
+  if (probe < 0) return false;
+  const bool refused =
+      ::connect(probe, endpoint.get(), endpoint.size) != 0 && errno == ECONNREFUSED;
+  ::close(probe);
+  return refused && ::unlink(where.path.c_str()) == 0;
+}
+
 }  // namespace
 
 std::unique_ptr<Timer> EpollReactor::dial(
@@ -390,9 +404,14 @@ Result<std::unique_ptr<Listener>> EpollReactor::listen(
   if (where.scheme == Address::Scheme::kTcp) {
     ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   }
-  if (fd < 0 || ::bind(fd, endpoint.get(), endpoint.size) != 0 || ::listen(fd, kBacklog) != 0) {
+  int error = fd < 0 ? errno : 0;
+  const auto bind_here = [&] { error = ::bind(fd, endpoint.get(), endpoint.size) == 0 ? 0 : errno; };
+  if (error == 0) bind_here();
+  if (error == EADDRINUSE && remove_stale_file(where, endpoint)) bind_here();
+  if (error == 0 && ::listen(fd, kBacklog) != 0) error = errno;
+  if (error != 0) {
     return failure(Code::kUnavailable, "cannot listen on {}: {}", where.to_string(),
-                   bind_error(errno));
+                   bind_error(error));
   }
   Address bound = where;
   if (where.scheme == Address::Scheme::kTcp && where.port == 0) {

@@ -55,8 +55,6 @@ Network& Network::instance() {
   return *network;
 }
 
-Router& router() { return Network::instance(); }
-
 Status Network::activate(const WorkerConfig& config) {
   const std::lock_guard lock(mutex_);
   if (is_active()) {

@@ -43,17 +43,41 @@ class Session::SlotScope {
   const std::uint64_t outer_;
 };
 
+// Holds the mutex of a middleware while one of its parts runs. Jobs of the pool take theirs in the
+// order of their submission: of two middleware under one mutex the first registered runs first,
+// whichever thread wakes up earlier.
 class Session::LockHold {
  public:
-  LockHold(Session& session, const Lock& lock) {
+  LockHold(Session& session, const Lock& lock, std::uint64_t turn = 0) {
+    if (turn != 0) session.await_turn(lock, turn);
     if (lock.is_own()) own_ = std::unique_lock(session.own_mutex_);
     if (lock.custom() != nullptr) custom_ = std::unique_lock(*lock.custom());
+    if (turn != 0) session.end_turn(lock);
   }
 
  private:
   std::unique_lock<std::recursive_mutex> own_;
   std::unique_lock<std::mutex> custom_;
 };
+
+const void* Session::turn_key(const Lock& lock) const noexcept {
+  return lock.is_own() ? static_cast<const void*>(&own_mutex_) : lock.custom();
+}
+
+void Session::await_turn(const Lock& lock, std::uint64_t slot) {
+  const void* const key = turn_key(lock);
+  if (key == nullptr) return;
+  std::unique_lock guard(mutex_);
+  turn_changed_.wait(guard, [&] { return turns_[key].front() == slot; });
+}
+
+void Session::end_turn(const Lock& lock) {
+  const void* const key = turn_key(lock);
+  if (key == nullptr) return;
+  const std::lock_guard guard(mutex_);
+  turns_[key].pop_front();
+  turn_changed_.notify_all();
+}
 
 void Session::push(std::shared_ptr<Suspended> suspended) {
   const std::lock_guard lock(mutex_);
@@ -84,7 +108,8 @@ std::size_t Session::backward_stack_size() const {
   return stack_.size();
 }
 
-Back Session::forward(Middleware fn, std::shared_ptr<Context> ctx, Lock lock) {
+Back Session::forward(Middleware fn, std::shared_ptr<Context> ctx, Lock lock,
+                      std::uint64_t turn) {
   std::uint64_t slot = current_slot();
   if (slot == 0) {
     const std::lock_guard guard(mutex_);
@@ -95,7 +120,7 @@ Back Session::forward(Middleware fn, std::shared_ptr<Context> ctx, Lock lock) {
       Suspended{slot, std::move(ctx), std::move(lock), MiddlewareCall(std::move(fn), context)});
   {
     const SlotScope scope(slot);
-    const LockHold hold(*this, suspended->lock);
+    const LockHold hold(*this, suspended->lock, turn);
     if (!suspended->call.forward()) return {};
   }
   Back back;
@@ -110,11 +135,12 @@ void Session::forward_on_pool(Middleware fn, std::shared_ptr<Context> ctx, Lock 
   {
     const std::lock_guard guard(mutex_);
     slot = ++next_slot_;
+    if (const void* const key = turn_key(lock)) turns_[key].push_back(slot);
   }
   submit([self = shared_from_this(), slot, fn = std::move(fn), ctx = std::move(ctx),
           lock = std::move(lock)] {
     const SlotScope scope(slot);
-    self->forward(fn, ctx, lock);
+    self->forward(fn, ctx, lock, slot);
   });
 }
 

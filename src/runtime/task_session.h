@@ -9,9 +9,12 @@
 #include "runtime/router.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -62,7 +65,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::size_t backward_stack_size() const;
 
   void run(std::int64_t max_step);
-  Back forward(Middleware fn, std::shared_ptr<Context> ctx, Lock lock);
+  // `turn`: the place in the queue for the lock, 0 for whoever comes first.
+  Back forward(Middleware fn, std::shared_ptr<Context> ctx, Lock lock, std::uint64_t turn = 0);
   void forward_on_pool(Middleware fn, std::shared_ptr<Context> ctx, Lock lock);
   void backward(bool on_pool);
   void backward(std::vector<Back> stack, bool on_pool);
@@ -120,6 +124,9 @@ class Session : public std::enable_shared_from_this<Session> {
   bool take(const std::shared_ptr<Suspended>& suspended);
   void resume(Suspended& suspended);
   void resume_all();
+  const void* turn_key(const Lock& lock) const noexcept;
+  void await_turn(const Lock& lock, std::uint64_t slot);
+  void end_turn(const Lock& lock);
   void discard_suspended() noexcept;
   void iterate();
   std::optional<Registered> middleware_at(std::size_t index) const;
@@ -146,6 +153,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::vector<std::function<void(Context&)>> finish_hooks_;
   std::vector<std::shared_ptr<Suspended>> stack_;  // by slot, then in the order of suspension
   std::uint64_t next_slot_ = 0;
+  std::map<const void*, std::deque<std::uint64_t>> turns_;  // by mutex: who may lock it next
+  std::condition_variable turn_changed_;
   std::unique_ptr<Pool> pool_;
   bool pool_allowed_;
   std::exception_ptr failure_;  // the first one that sync() found

@@ -245,6 +245,16 @@ TEST_F(TaskTest, A010MiddlewareUnderTheTasksLockNeverOverlap) {
   EXPECT_EQ(pipeline().back(), 2);
 }
 
+TEST_F(TaskTest, MiddlewareUnderOneLockRunInTheOrderOfRegistration) {
+  const auto running = task_.start(with_list(true, 4));
+  for (int value = 0; value < 4; ++value) task_.use(adds(value), {.lock = true});
+  for (int round = 0; round < 200; ++round) {
+    task_.run(1);
+    ASSERT_EQ(pipeline(), (Pipeline{0, 1, 2, 3}));
+    task_.renew();
+  }
+}
+
 TEST_F(TaskTest, A011DifferentLocksDoNotInfluenceEachOther) {
   std::mutex custom;
   const auto running = task_.start(with_list(true));

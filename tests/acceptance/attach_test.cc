@@ -55,8 +55,8 @@ LAUNCHER(attached_pair) {
 
 TEST(AttachTest, A058_finish_travels_over_attached_nodes) {
   const auto ports = jobs::free_ports(3);
-  Launched pair("attached_pair", {jobs::loopback(ports[0]), std::to_string(ports[1]),
-                                  std::to_string(ports[2])});
+  Launched pair("attached_pair",
+                {jobs::loopback(ports[0]), std::to_string(ports[1]), std::to_string(ports[2])});
   Parallel::runner({.n_parallel_workers = 1,
                     .protocol = "tcp",
                     .address = "127.0.0.1",
@@ -86,7 +86,7 @@ LAUNCHER(caller) {
 }
 
 TEST(AttachTest, A066_two_runs_in_one_process_both_receive) {
-  for (const std::string word : {"first", "second"}) {
+  for (const char* const word : {"first", "second"}) {
     const auto port = jobs::free_ports(1);
     Launched caller("caller", {jobs::loopback(port[0]), word});
     Gathered<std::string> heard;
@@ -208,9 +208,8 @@ void die_in_node_1() {
 DIVISI_MAIN(die_in_node_1)
 
 TEST(LostWorkerTest, A068_a_killed_worker_ends_the_launcher_with_its_node_id) {
-  const auto failure = failure_of([] {
-    Parallel::runner({.n_parallel_workers = 3, .log_level = "error"})(die_in_node_1);
-  });
+  const auto failure = failure_of(
+      [] { Parallel::runner({.n_parallel_workers = 3, .log_level = "error"})(die_in_node_1); });
   EXPECT_THAT(failure.text, HasSubstr("node 1"));
   EXPECT_THAT(failure.text, HasSubstr("SIGKILL"));
   EXPECT_EQ(failure.exit_code, 128 + SIGKILL);
@@ -235,9 +234,8 @@ void die_once_in_node_1(const Arguments& args) {
     return;
   }
   for (const char* change : {"peer_lost", "peer_back"}) {
-    router.on(change, [&changes, change](int who) {
-      changes.add(change + (" " + std::to_string(who)));
-    });
+    router.on(change,
+              [&changes, change](int who) { changes.add(change + (" " + std::to_string(who))); });
   }
   task.on("number", [&](int i) { numbers.add(i); });
   task.emit("go", only_remote);
@@ -307,7 +305,8 @@ void receive_blocks() {
   });
   demand(received.wait_for(kBlocks, 2 * kSoon), "all blocks arrive");
   router.off("block");
-  for (int i = 0; i < kBlocks; ++i) demand(received.values()[std::size_t(i)] == i, "in order, whole");
+  for (int i = 0; i < kBlocks; ++i)
+    demand(received.values()[std::size_t(i)] == i, "in order, whole");
 }
 DIVISI_MAIN(receive_blocks)
 

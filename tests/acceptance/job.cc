@@ -75,7 +75,8 @@ std::optional<std::string> read_note(const std::string& folder, std::string_view
 std::string wait_for_note(const std::string& folder, std::string_view name,
                           std::chrono::milliseconds deadline) {
   std::optional<std::string> text;
-  const bool came = eventually([&] { return (text = read_note(folder, name)).has_value(); }, deadline);
+  const bool came =
+      eventually([&] { return (text = read_note(folder, name)).has_value(); }, deadline);
   demand(came, "a note '" + std::string(name) + "' comes in time");
   return *text;
 }

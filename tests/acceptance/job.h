@@ -131,7 +131,7 @@ Leftovers leftovers(const std::string& socket_folder);
 
 }  // namespace jobs
 
-#define LAUNCHER(name)                                                          \
-  static int name(const jobs::Arguments& args);                                 \
+#define LAUNCHER(name)                                                                    \
+  static int name(const jobs::Arguments& args);                                           \
   [[maybe_unused]] static const bool name##_known = jobs::register_launcher(#name, name); \
   static int name([[maybe_unused]] const jobs::Arguments& args)

@@ -56,7 +56,7 @@ class ParallelTest : public ::testing::TestWithParam<std::string> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Transports, ParallelTest, ::testing::Values("ipc", "tcp"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& each) { return each.param; });
 
 TEST_P(ParallelTest, A050_two_nodes_hear_each_others_ping) {
   Parallel::runner(options(2))(ping_each_other);
@@ -220,7 +220,7 @@ void greet() {
 DIVISI_MAIN(greet)
 
 TEST_P(ParallelTest, A059_a_greeting_right_after_the_start_arrives_in_each_of_100_starts) {
-  for (int i = 0; i < (GetParam() == "ipc" ? 80 : 20); ++i) {
+  for (int i = 0; i < (GetParam() == "ipc" ? 100 : 10); ++i) {
     ASSERT_NO_THROW(Parallel::runner(options(2))(greet)) << "start " << i;
   }
 }

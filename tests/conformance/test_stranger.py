@@ -202,10 +202,10 @@ class Stranger:
     def frames(self, topic, *args, kwargs=None, raw=False, buffers=(), trace=None):
         """The frames of one event. They count as sent: if a connection breaks, the next one has them."""
         body = args[0] if raw else msgpack.packb([*args, kwargs] if kwargs else args)
-        name = struct.pack("<IIH", 0, len(body), len(topic)) + topic.encode()
-        if isinstance(topic, int):
-            name = struct.pack("<II", topic, len(body))
-        message = name + (b"" if trace is None else struct.pack("<Q", trace))
+        named = isinstance(topic, str)
+        message = struct.pack("<II", 0 if named else topic, len(body))
+        message += struct.pack("<H", len(topic.encode())) + topic.encode() if named else b""
+        message += b"" if trace is None else struct.pack("<Q", trace)
         message += struct.pack(f"<{len(buffers)}Q", *map(len, buffers)) + body
         for buffer in buffers:
             message += bytes(-len(message) % 64) + buffer

@@ -1,0 +1,420 @@
+// OutLog against a model that keeps each frame as a string.
+#include "mesh/out_log.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace divisi::mesh {
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+struct Frame {
+  FrameHeader header;
+  std::string content;
+};
+
+// The frames in a stream, and how many bytes of the next one are there too.
+std::vector<Frame> parse(const std::string& stream, std::size_t* rest = nullptr) {
+  std::vector<Frame> frames;
+  std::size_t at = 0;
+  for (;;) {
+    while (at < stream.size() && stream[at] == '\0') ++at;
+    if (stream.size() - at < kHeaderBytes) break;
+    Frame frame;
+    frame.header = read_header(bytes_of(stream).data() + at);
+    if (stream.size() - at - kHeaderBytes < frame.header.length) break;
+    frame.content = stream.substr(at + kHeaderBytes, frame.header.length);
+    at += kHeaderBytes + frame.header.length;
+    frames.push_back(std::move(frame));
+  }
+  if (rest != nullptr) *rest = stream.size() - at;
+  return frames;
+}
+
+// What the log should send: for each number the content of its frame.
+class Model {
+ public:
+  std::uint64_t last() const { return frames_.size(); }
+  std::uint64_t acknowledged = 0;
+
+  void topic(std::uint32_t id, const std::string& name) {
+    std::string content(4, '\0');
+    std::memcpy(content.data(), &id, 4);
+    frames_.push_back({Kind::kTopic, 0, content + name, 0});
+  }
+  void gap(std::uint64_t events) {
+    std::string content(8, '\0');
+    std::memcpy(content.data(), &events, 8);
+    frames_.push_back({Kind::kGap, 0, content, 0});
+  }
+  // Returns the number of its first frame.
+  std::uint64_t event(const std::string& message, std::uint8_t flags) {
+    const std::uint64_t first = frames_.size() + 1;
+    for (std::size_t at = 0; at == 0 || at < message.size(); at += kChunkBytes) {
+      const bool more = message.size() - at > kChunkBytes;
+      std::string content = message.substr(at, kChunkBytes);
+      if (at == 0 && more) {
+        std::string total(8, '\0');
+        const std::uint64_t size = message.size();
+        std::memcpy(total.data(), &size, 8);
+        content = total + content;
+      }
+      frames_.push_back({at == 0 ? Kind::kEvent : Kind::kChunk,
+                         static_cast<std::uint8_t>((at == 0 ? flags : 0) | (more ? kFlagMore : 0)),
+                         std::move(content), first});
+    }
+    return first;
+  }
+  void drop(std::uint64_t first) {
+    for (auto& frame : frames_) {
+      if (frame.message != first) continue;
+      frame.content.clear();
+      frame.flags = kFlagDropped;
+    }
+  }
+  // The frames in `stream` are those behind `from`.
+  void check(const std::string& stream, std::uint64_t from) const {
+    const auto frames = parse(stream);
+    RC_ASSERT(from + frames.size() <= frames_.size());
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      const Expected& expected = frames_[from + i];
+      RC_ASSERT(frames[i].header.sequence == from + i + 1);
+      RC_ASSERT(frames[i].header.kind == expected.kind);
+      RC_ASSERT(frames[i].header.flags == expected.flags);
+      RC_ASSERT(frames[i].content == expected.content);
+    }
+  }
+  std::uint64_t events_after(std::uint64_t sequence) const {
+    std::uint64_t count = 0;
+    for (std::size_t i = sequence; i < frames_.size(); ++i) {
+      count += frames_[i].kind == Kind::kEvent && frames_[i].flags != kFlagDropped ? 1 : 0;
+    }
+    return count;
+  }
+
+ private:
+  struct Expected {
+    Kind kind;
+    std::uint8_t flags;
+    std::string content;
+    std::uint64_t message;  // number of the first frame of the event
+  };
+  std::vector<Expected> frames_;
+};
+
+template <class T>
+void add(std::string& to, T value) {
+  to.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+std::string message_of(const OutEvent& event) {
+  std::string message;
+  add(message, event.topic_id);
+  add(message, static_cast<std::uint32_t>(event.body.size()));
+  if (event.topic_id == 0) {
+    add(message, static_cast<std::uint16_t>(event.topic_name.size()));
+    message += event.topic_name;
+  }
+  if (event.trace != 0) add(message, event.trace);
+  for (const Buffer& buffer : event.buffers) add(message, std::uint64_t{buffer.size()});
+  message.append(reinterpret_cast<const char*>(event.body.data()), event.body.size());
+  for (const Buffer& buffer : event.buffers) {
+    message.resize(align_up(message.size(), kBufferAlignment), '\0');
+    message += buffer.text();
+  }
+  return message;
+}
+
+// A log beside its model, and what was written since the last rewind.
+struct Pair {
+  OutLog log;
+  Model model;
+  std::string written;
+  std::uint64_t from = 0;  // what `written` starts behind
+
+  void append_random() {
+    OutEvent event;
+    const std::string names[] = {"a", "bb", std::string(255, 'c')};
+    const std::string& name = names[*rc::gen::inRange(0, 3)];
+    event.topic_name = name;
+    event.topic_id = *rc::gen::element<std::uint32_t>(0, 3);
+    event.trace = *rc::gen::element<std::uint64_t>(0, 77);
+    event.has_kwargs = *rc::gen::arbitrary<bool>();
+    const std::size_t sizes[] = {0, 1, 100, 5'000, 8'192, 70'000, 262'144, 600'000};
+    const auto body =
+        std::string(sizes[*rc::gen::weightedElement<std::size_t>(
+                        {{8, 0}, {8, 1}, {16, 2}, {8, 3}, {4, 4}, {2, 5}, {1, 6}, {1, 7}})],
+                    *rc::gen::inRange('a', 'z'));
+    event.body = bytes_of(body);
+    if (body.size() >= OutLog::kExternal) {
+      event.body_owner = Buffer::copy_of(body);
+      event.body = event.body_owner.bytes();
+    }
+    std::vector<Buffer> buffers;
+    for (int i = *rc::gen::weightedElement<int>({{8, 0}, {1, 1}, {1, 3}}); i > 0; --i) {
+      buffers.push_back(Buffer::copy_of(
+          std::string(sizes[*rc::gen::inRange<std::size_t>(0, 6)], static_cast<char>('A' + i))));
+    }
+    event.buffers = buffers;
+    const bool droppable = *rc::gen::weightedElement<bool>({{2, false}, {1, true}});
+    const std::string message = message_of(event);
+    RC_ASSERT(OutLog::message_bytes(event) == message.size());
+    log.append_event(event, droppable);
+    const auto flags = static_cast<std::uint8_t>((event.has_kwargs ? kFlagKwargs : 0) |
+                                                 (event.trace != 0 ? kFlagTrace : 0));
+    const std::uint64_t first = model.event(message, flags);
+    if (droppable) droppable_[name].push_back(first);
+  }
+
+  // The numbers of frames that the peer has complete.
+  std::uint64_t arrived() const { return from + parse(written).size(); }
+
+  void write(std::size_t most, bool disturbed) {
+    std::array<iovec, 8> parts;
+    std::size_t total = 0;
+    const auto room = *rc::gen::inRange<std::size_t>(1, parts.size() + 1);
+    const std::size_t count = log.gather({parts.data(), room}, most, total);
+    std::string before;
+    for (std::size_t i = 0; i < count; ++i) {
+      before.append(static_cast<const char*>(parts[i].iov_base), parts[i].iov_len);
+    }
+    RC_ASSERT(before.size() == total);
+    RC_ASSERT((total == 0) == (log.unsent_bytes() == 0));
+    if (disturbed) {  // while the bytes are on their way into the socket
+      append_random();
+      drop_random();
+      // The peer may already have answered to what the socket took.
+      const std::string all = written + before;
+      const auto seen = from + parse(all).size();
+      if (*rc::gen::arbitrary<bool>()) acknowledge(seen);
+    }
+    std::string after;
+    for (std::size_t i = 0; i < count; ++i) {
+      after.append(static_cast<const char*>(parts[i].iov_base), parts[i].iov_len);
+    }
+    RC_ASSERT(before == after);
+    // Everything that was acknowledged has been taken.
+    std::size_t least = 0;
+    while (from + parse(written + before.substr(0, least)).size() < model.acknowledged) {
+      least = std::min(total, least + kHeaderBytes);
+      if (least == total) break;
+    }
+    const auto taken = least == total ? total : *rc::gen::inRange(least, total + 1);
+    log.advance(taken);
+    written += before.substr(0, taken);
+  }
+
+  void acknowledge(std::uint64_t sequence) {
+    RC_ASSERT(log.acknowledge(sequence));
+    model.acknowledged = std::max(model.acknowledged, sequence);
+    RC_ASSERT(log.acknowledged() == model.acknowledged);
+  }
+
+  void drop_random() {
+    const std::string name = *rc::gen::element<std::string>("a", "bb", "zz");
+    const bool only_oldest = *rc::gen::arbitrary<bool>();
+    auto& mine = droppable_[name];
+    std::size_t dropped = log.drop_unsent(name, only_oldest);
+    RC_ASSERT(!only_oldest || dropped <= 1);
+    // The log may no longer know some; those it drops are the newest in a row, oldest first.
+    RC_ASSERT(dropped <= mine.size());
+    if (only_oldest && dropped == 1) {
+      const auto sent = from + parse(written).size();
+      while (!mine.empty() && mine.front() <= sent) mine.erase(mine.begin());
+      RC_ASSERT(!mine.empty());
+      dropped_one_of_ = &mine;
+      return resolve_dropped();
+    }
+    while (dropped > 0) {
+      model.drop(mine[mine.size() - dropped]);
+      --dropped;
+    }
+    if (!only_oldest) mine.clear();
+  }
+
+  void rewind_somewhere() {
+    const auto low = model.acknowledged;
+    const auto high = std::max(low, arrived());
+    const auto to = low + *rc::gen::inRange<std::uint64_t>(0, high - low + 1);
+    RC_ASSERT(log.rewind(to));
+    model.acknowledged = to;
+    written.clear();
+    from = to;
+    RC_ASSERT(log.unsent_bytes() == log.bytes());
+    RC_ASSERT(log.to_frame_end() == 0u);
+  }
+
+ private:
+  // Which one it was shows in the bytes: the first of them that is now empty.
+  void resolve_dropped() {
+    OutLog& mutable_log = log;
+    std::vector<iovec> parts(100'000);
+    std::size_t total = 0;
+    const std::size_t count = mutable_log.gather(parts, std::size_t{1} << 40, total);
+    std::string rest = written;
+    for (std::size_t i = 0; i < count; ++i) {
+      rest.append(static_cast<const char*>(parts[i].iov_base), parts[i].iov_len);
+    }
+    mutable_log.advance(0);
+    for (const Frame& frame : parse(rest)) {
+      if (frame.header.kind != Kind::kEvent || frame.header.flags != kFlagDropped) continue;
+      const auto found =
+          std::find(dropped_one_of_->begin(), dropped_one_of_->end(), frame.header.sequence);
+      if (found == dropped_one_of_->end()) continue;
+      model.drop(*found);
+      dropped_one_of_->erase(dropped_one_of_->begin(), found + 1);
+      return;
+    }
+    RC_FAIL("the log dropped an event that is not there");
+  }
+
+  std::map<std::string, std::vector<std::uint64_t>> droppable_;
+  std::vector<std::uint64_t>* dropped_one_of_ = nullptr;
+};
+
+RC_GTEST_PROP(OutLogProperty, WhatIsWrittenIsWhatWasAppendedThroughAcksDropsAndRewinds, ()) {
+  Pair pair;
+  const int steps = *rc::gen::inRange(1, 60);
+  for (int i = 0; i < steps; ++i) {
+    switch (
+        *rc::gen::weightedElement<int>({{8, 0}, {1, 1}, {1, 2}, {8, 3}, {3, 4}, {2, 5}, {1, 6}})) {
+      case 0: pair.append_random(); break;
+      case 1: {
+        const auto id = *rc::gen::inRange<std::uint32_t>(1, 4096);
+        pair.log.append_topic(id, "topic");
+        pair.model.topic(id, "topic");
+        break;
+      }
+      case 2:
+        pair.log.append_gap(9);
+        pair.model.gap(9);
+        break;
+      case 3:
+        pair.write(*rc::gen::element<std::size_t>(1, 100, 100'000, 1 << 20), i % 2 == 0);
+        break;
+      case 4: {
+        const auto arrived = pair.arrived();
+        if (arrived < pair.model.acknowledged) break;
+        pair.acknowledge(pair.model.acknowledged + *rc::gen::inRange<std::uint64_t>(
+                                                       0, arrived - pair.model.acknowledged + 1));
+        break;
+      }
+      case 5: pair.rewind_somewhere(); break;
+      default: pair.drop_random(); break;
+    }
+    pair.model.check(pair.written, pair.from);
+    RC_ASSERT(pair.log.last_sequence() == pair.model.last());
+    RC_ASSERT(pair.log.unacknowledged_events() == pair.model.events_after(pair.model.acknowledged));
+    // Exactly so many bytes bring it to the end of a frame.
+    std::size_t rest = 0;
+    parse(pair.written, &rest);
+    if (rest > 0) {
+      RC_ASSERT(pair.log.to_frame_end() > 0u || pair.log.unsent_bytes() == 0u ||
+                pair.written.size() < kHeaderBytes || rest < kHeaderBytes);
+    } else {
+      RC_ASSERT(pair.log.to_frame_end() == 0u);
+    }
+  }
+  RC_ASSERT(!pair.log.acknowledge(pair.model.last() + 1));
+  RC_ASSERT(!pair.log.rewind(pair.model.last() + 1));
+  while (pair.log.unsent_bytes() > 0) pair.write(1 << 20, false);
+  pair.model.check(pair.written, pair.from);
+  RC_ASSERT(pair.arrived() == pair.model.last());
+  pair.acknowledge(pair.model.last());
+  RC_ASSERT(pair.log.bytes() == 0u);
+  RC_ASSERT(pair.log.all_acknowledged());
+}
+
+OutEvent event_of(const std::string& body, const char* topic = "t") {
+  OutEvent event;
+  event.topic_id = 1;
+  event.topic_name = topic;
+  event.body = bytes_of(body);
+  return event;
+}
+
+std::string write_all(OutLog& log) {
+  std::string all;
+  while (log.unsent_bytes() > 0) {
+    std::array<iovec, 16> parts;
+    std::size_t total = 0;
+    const std::size_t count = log.gather(parts, 1 << 20, total);
+    for (std::size_t i = 0; i < count; ++i) {
+      all.append(static_cast<const char*>(parts[i].iov_base), parts[i].iov_len);
+    }
+    log.advance(total);
+  }
+  return all;
+}
+
+TEST(OutLogTest, AnAckThatOvertakesTheEndOfItsWriteFreesTheBytes) {
+  OutLog log;
+  log.append_event(event_of("hello"), false);
+  std::array<iovec, 4> parts;
+  std::size_t total = 0;
+  log.gather(parts, 1 << 20, total);
+  EXPECT_TRUE(log.acknowledge(1));  // the peer was faster than our way back from the kernel
+  EXPECT_GT(log.bytes(), 0u) << "the kernel may still be reading them";
+  log.advance(total);
+  EXPECT_EQ(log.bytes(), 0u);
+}
+
+TEST(OutLogTest, ContentOfLargeFramesIsAlignedInTheStream) {
+  OutLog log;
+  log.append_event(event_of("x"), false);
+  std::vector<Buffer> buffers = {Buffer::copy_of(std::string(700'000, 'b'))};
+  OutEvent large = event_of("body");
+  large.buffers = buffers;
+  log.append_event(large, false);
+  const std::string stream = write_all(log);
+  EXPECT_EQ(stream.find("bbbb") % kBufferAlignment, 0u);
+  const auto frames = parse(stream);
+  ASSERT_EQ(frames.size(), 4u);
+  EXPECT_EQ(frames[1].content.size(), kChunkBytes + 8);
+}
+
+TEST(OutLogTest, LargeBytesAreReferencedNotCopied) {
+  OutLog log;
+  OutEvent event = event_of("");
+  const Buffer body = Buffer::copy_of(std::string(100'000, 'x'));
+  event.body = body.bytes();
+  event.body_owner = body;
+  log.append_event(event, false);
+  std::array<iovec, 8> parts;
+  std::size_t total = 0;
+  const std::size_t count = log.gather(parts, 1 << 20, total);
+  bool found = false;
+  for (std::size_t i = 0; i < count; ++i) found = found || parts[i].iov_base == body.data();
+  EXPECT_TRUE(found);
+  log.advance(0);
+}
+
+TEST(OutLogTest, AnEventThatIsBeingWrittenIsNotDropped) {
+  OutLog log;
+  log.append_event(event_of("first"), true);
+  log.append_event(event_of("second"), true);
+  std::array<iovec, 1> one;
+  std::size_t total = 0;
+  log.gather(one, 1, total);
+  EXPECT_EQ(log.drop_unsent("t", false), 1u);
+  log.advance(total);
+  const std::string rest = write_all(log);
+  EXPECT_NE(
+      (std::string(static_cast<const char*>(one[0].iov_base), one[0].iov_len) + rest).find("first"),
+      std::string::npos);
+  EXPECT_EQ(rest.find("second"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace divisi::mesh

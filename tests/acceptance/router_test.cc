@@ -1,0 +1,261 @@
+// The router beside events: barrier, calls, peers, counters, policies.
+#include "acceptance/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+namespace {
+
+using divisi::Parallel;
+using divisi::ParallelOptions;
+using divisi::task;
+using jobs::Arguments;
+using jobs::demand;
+using jobs::failure_of;
+using jobs::Folder;
+using jobs::Gathered;
+using jobs::kSoon;
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+Parallel& router() {
+  return Parallel::instance();
+}
+
+ParallelOptions workers(int n) {
+  return {.n_parallel_workers = n, .log_level = "error"};
+}
+
+template <class F>
+std::string error_of(F&& call) {
+  try {
+    call();
+  } catch (const divisi::Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+void demand_text(const std::string& text, const std::string& part) {
+  demand(text.find(part) != std::string::npos, "'" + text + "' mentions '" + part + "'");
+}
+
+// --- barrier ---
+
+void meet_five_times(const Arguments& args) {
+  const auto n = static_cast<std::size_t>(router().n_parallel_workers());
+  for (std::size_t round = 1; round <= 5; ++round) {
+    if (router().node_id() == static_cast<int>(round % n)) std::this_thread::sleep_for(20ms);
+    jobs::append_line(args.at(0), "reached", std::to_string(round));
+    router().barrier(kSoon);
+    demand(jobs::count_lines(args.at(0), "reached") >= n * round, "all have reached the barrier");
+  }
+}
+DIVISI_MAIN(meet_five_times)
+
+class BarrierTest : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Topologies, BarrierTest, ::testing::Values("mesh", "star"),
+                         [](const auto& each) { return each.param; });
+
+TEST_P(BarrierTest, Nobody_passes_before_all_have_come) {
+  const Folder folder;
+  auto options = workers(4);
+  options.topology = GetParam();
+  options.node_ids = {3, 11, 7, 5};
+  Parallel::runner(options)(meet_five_times, {folder.path()});
+  EXPECT_EQ(jobs::count_lines(folder.path(), "reached"), 20u);
+}
+
+void wait_for_the_absent() {
+  Gathered<int> over;
+  router().on("over", [&] { over.add(1); });
+  if (router().node_id() == 2) {
+    demand(over.wait_for(2), "the others gave up");
+  } else {
+    const std::string text = error_of([] { router().barrier(200ms); });
+    demand_text(text, "no word from node");
+    demand_text(text, " 2");
+    router().emit("over");
+    demand(over.wait_for(1), "the other gave up too");
+    router().flush(kSoon);
+  }
+  router().off("over");
+}
+DIVISI_MAIN(wait_for_the_absent)
+
+TEST(BarrierTimeoutTest, A_timeout_names_the_nodes_that_are_missing) {
+  Parallel::runner(workers(3))(wait_for_the_absent);
+}
+
+// --- calls ---
+
+void call_and_serve() {
+  Gathered<int> over;
+  router().on("over", [&] { over.add(1); });
+  if (router().node_id() == 1) {
+    router().serve("add", [](int a, int b) { return a + b; });
+    router().serve("greet", [](const std::string& who) { return "hello " + who; });
+    router().serve("nothing", [] {});
+    router().serve("fail", []() -> int { throw std::runtime_error("no such thing"); });
+    router().serve("slow", [] { std::this_thread::sleep_for(300ms); });
+    router().serve("die", [] { ::raise(SIGKILL); });
+    router().ready();
+    over.wait_for(1, kSoon);
+    return;
+  }
+  const auto soon = std::chrono::milliseconds(kSoon);
+  demand(router().call<int>(1, "add", soon, 2, 3) == 5, "an answer comes back");
+  demand(router().call<std::string>(1, "greet", soon, "you") == "hello you", "of any type");
+  router().call<void>(1, "nothing", soon);
+  for (int i = 0; i < 100; ++i) demand(router().call<int>(1, "add", soon, i, i) == 2 * i, "again");
+  demand_text(error_of([&] { router().call<int>(1, "fail", soon); }), "no such thing");
+  demand_text(error_of([&] { router().call<int>(9, "add", soon, 1, 1); }), "node 9");
+  demand_text(error_of([&] { router().call<void>(1, "slow", 20ms); }), "no answer");
+  demand(jobs::eventually([] {
+           for (const auto& peer : router().peers()) {
+             if (peer.node_id == 1 && peer.ready) return true;
+           }
+           return false;
+         }),
+         "node 1 is ready");
+  demand_text(error_of([&] { router().call<int>(1, "unknown", soon); }), "does not serve");
+  demand_text(error_of([&] { router().call<void>(1, "die", soon); }), "gone");
+}
+DIVISI_MAIN(call_and_serve)
+
+TEST(CallTest, Answers_errors_and_deaths_come_back_to_the_caller) {
+  auto options = workers(2);
+  options.worker_lost = "ignore";
+  Parallel::runner(options)(call_and_serve);
+}
+
+// --- peers and counters ---
+
+void look_around() {
+  Gathered<int> heard;
+  Gathered<int> over;
+  auto& self = router();
+  demand(self.is_active() && self.n_parallel_workers() == 3 && self.mq_type() == "nng",
+         "the facts");
+  demand(self.labels().contains("lab"), "the launcher's labels are known");
+  demand(self.wait_for_peers(2, kSoon), "two peers");
+  demand(!self.wait_for_peers(3, 10ms), "and no third one");
+  self.on("listened", [&](int i) { heard.add(i); });
+  self.on("over", [&] { over.add(1); });
+  self.ready();
+  for (const auto& peer : self.peers()) {
+    demand(peer.node_id != self.node_id() && peer.labels.contains("lab"), "peers have labels");
+    demand(peer.connected && !peer.lost && peer.address.starts_with("ipc://"), "and addresses");
+  }
+  demand(self.peers().size() == 2, "two others are listed");
+  self.barrier(kSoon);
+  const auto all_ready = [&] {
+    const auto peers = self.peers();
+    return std::all_of(peers.begin(), peers.end(), [](const auto& peer) { return peer.ready; });
+  };
+  demand(jobs::eventually(all_ready), "all become ready");
+  if (self.node_id() == 0) {
+    for (int i = 0; i < 50; ++i) self.emit("listened", i);
+    for (int i = 0; i < 50; ++i) self.emit("unheard", i);
+    demand(self.flush(kSoon), "all was taken");
+    const auto stats = self.stats();
+    for (const auto& topic : stats.topics) {
+      if (topic.topic == "listened") demand(topic.sent == 100, "once for each peer");
+      if (topic.topic == "unheard") demand(topic.sent == 0, "nobody wants it: it is not sent");
+    }
+    for (const auto& peer : stats.peers) {
+      demand(peer.sent >= 50 && peer.unacknowledged == 0 && peer.queued_bytes == 0, "counts agree");
+      demand(peer.dropped == 0 && peer.undelivered == 0 && peer.reconnects == 0, "nothing is lost");
+    }
+  } else {
+    demand(heard.wait_for(50), "the events arrive");
+    std::uint64_t received = 0;
+    for (const auto& topic : self.stats().topics) {
+      if (topic.topic == "listened") received = topic.received;
+    }
+    demand(received == 50, "and are counted");
+  }
+  self.barrier(kSoon);
+}
+DIVISI_MAIN(look_around)
+
+TEST(RouterTest, Peers_and_counters_tell_what_is_going_on) {
+  auto options = workers(3);
+  options.labels = {"lab"};
+  Parallel::runner(options)(look_around);
+}
+
+TEST(RouterTest, Outside_of_a_run_it_is_inactive_and_emits_vanish) {
+  EXPECT_FALSE(router().is_active());
+  EXPECT_EQ(router().node_id(), -1);
+  EXPECT_TRUE(router().peers().empty());
+  EXPECT_EQ(router().get_attch_to_len(), 0);
+  EXPECT_NO_THROW(router().emit("e", 1));
+  EXPECT_THROW(router().on("e", [](int) {}), divisi::UsageError);
+}
+
+// --- policies ---
+
+// The receiver's callback is slow, so that the queue fills; what the policy drops is counted.
+void overflow(const Arguments& args) {
+  constexpr int kCount = 3000;
+  const std::string& policy = args.at(0);
+  Gathered<int> numbers;
+  Gathered<int> totals;
+  router().on("number", [&](int i, const divisi::Buffer&) {
+    numbers.add(i);
+    if (i < kCount / 2) std::this_thread::sleep_for(1ms);
+  });
+  router().on("total", [&](int delivered) { totals.add(delivered); });
+  router().ready();
+  if (router().node_id() == 1) {
+    demand(totals.wait_for(1), "the sender is done");
+    const auto got = numbers.values();
+    demand(std::is_sorted(got.begin(), got.end()), "in order");
+    demand(std::adjacent_find(got.begin(), got.end()) == got.end(), "none twice");
+    demand(got.size() < kCount, "some were dropped");
+    demand(policy == "error" || got.back() == kCount - 1, "the newest arrived");
+    demand(static_cast<int>(got.size()) == totals.values()[0], "the counts agree");
+    router().emit("total", 0);
+    router().flush(kSoon);
+    return;
+  }
+  divisi::SendOptions send{.policy = policy == "latest_only"   ? divisi::Policy::kLatestOnly
+                                     : policy == "drop_oldest" ? divisi::Policy::kDropOldest
+                                                               : divisi::Policy::kError};
+  const divisi::Buffer block(20'000);
+  int refused = 0;
+  for (int i = 0; i < kCount; ++i) {
+    try {
+      router().emit_to(send, "number", i, block);
+    } catch (const divisi::Error& error) {
+      demand(error.code() == divisi::Code::kWouldBlock, "the error says that it would block");
+      demand_text(error.what(), "node 1");
+      ++refused;
+    }
+  }
+  demand(router().flush(kSoon), "the rest is taken");
+  const auto dropped = router().stats().peers.at(0).dropped;
+  router().emit("total", kCount - static_cast<int>(dropped) - refused);
+  demand(totals.wait_for(1), "the receiver has counted");
+}
+DIVISI_MAIN(overflow)
+
+class PolicyTest : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Policies, PolicyTest,
+                         ::testing::Values("latest_only", "drop_oldest", "error"),
+                         [](const auto& each) { return each.param; });
+
+TEST_P(PolicyTest, What_a_full_queue_drops_is_counted_and_the_rest_stays_in_order) {
+  auto options = workers(2);
+  options.queue_bytes = 1 << 20;
+  options.memory_bytes = 8 << 20;
+  Parallel::runner(options)(overflow, {GetParam()});
+}
+
+}  // namespace
