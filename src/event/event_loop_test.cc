@@ -280,6 +280,28 @@ TEST(EventLoopTest, OnceRunsOnceUnderConcurrentTriggers) {
   }
 }
 
+TEST(EventLoopTest, OnceIsNotRunAgainByAnEmitThatSawItBefore) {
+  EventLoop loop;
+  std::atomic<int> entered = 0;
+  std::atomic<int> calls = 0;
+  std::promise<void> first_is_in;
+  std::binary_semaphore go(0);
+  const auto hold_the_first = [&] {
+    if (entered.fetch_add(1) != 0) return;
+    first_is_in.set_value();
+    go.acquire();
+  };
+  loop.on("e", hold_the_first, {.inline_ = true});
+  loop.once("e", [&] { ++calls; }, {.inline_ = true});
+  std::jthread slow([&] { loop.emit("e"); });
+  first_is_in.get_future().get();
+  loop.emit("e");
+  EXPECT_EQ(calls, 1);
+  go.release();
+  slow.join();
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(EventLoopTest, ListenersRunInTheOrderOfRegistrationAndTwiceIfAddedTwice) {
   EventLoop loop;
   std::vector<int> order;

@@ -151,7 +151,7 @@ Status read_bytes(zip_t* archive, const ArchiveEntry& entry, const Sink& sink) {
     return make_status(Code::kInvalid, "'{}' cannot be unpacked: {}", shown(entry.path),
                        zip_strerror(archive));
   }
-  std::array<char, kChunk> chunk;
+  std::array<char, kChunk> chunk{};
   std::uint64_t total = 0;
   while (true) {
     const zip_int64_t got = zip_fread(file.get(), chunk.data(), chunk.size());

@@ -20,8 +20,8 @@ json::Value ids_of(const std::vector<int>& ids) {
 }
 
 json::Value seconds(std::chrono::milliseconds time) {
-  if (time.count() % 1000 == 0) return json::Value(std::int64_t{time.count() / 1000});
-  return json::Value(static_cast<double>(time.count()) / 1000);
+  if (time.count() % 1000 == 0) return {std::int64_t{time.count() / 1000}};
+  return {static_cast<double>(time.count()) / 1000};
 }
 
 std::string_view name(runtime::WorkerLost policy) {

@@ -207,7 +207,7 @@ Result<DitaskOptions> parse_command_line(std::vector<std::string> arguments,
                                          const Environment& environment) {
   DitaskOptions options;
   Texts texts;
-  const auto separator = std::find(arguments.begin(), arguments.end(), "--");
+  const auto separator = std::ranges::find(arguments, "--");
   const bool has_command = separator != arguments.end();
   if (has_command) options.command.assign(separator + 1, arguments.end());
   arguments.erase(separator, arguments.end());
@@ -221,7 +221,7 @@ Result<DitaskOptions> parse_command_line(std::vector<std::string> arguments,
   declare_job_flags(app, options, texts);
   declare_run_flags(app, texts);
   try {
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    std::ranges::reverse(arguments);  // CLI11 takes them from the back
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
     options.action = DitaskOptions::Action::kPrint;

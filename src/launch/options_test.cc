@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 #include <sys/stat.h>
 #include <vector>
@@ -201,9 +202,7 @@ class SecretTest : public testing::Test {
  protected:
   std::string file(const std::string& content, mode_t mode = 0600) {
     const std::string path = dir_.path() + "/secret";
-    std::FILE* out = std::fopen(path.c_str(), "w");
-    std::fputs(content.c_str(), out);
-    std::fclose(out);
+    std::ofstream(path) << content;
     ::chmod(path.c_str(), mode);
     return path;
   }

@@ -46,7 +46,7 @@ Status explain_load(const std::string& library, const Status& status) {
                        "{} needs the symbol {}, which nothing it is linked with provides", library,
                        demangled(text.substr(at + 18)));
   }
-  return Status(Code::kInvalid, text);
+  return {Code::kInvalid, text};
 }
 
 Status load_and_find(const runtime::EntryRef& entry) {
@@ -112,7 +112,7 @@ Result<Package> Package::open(const PackageOptions& options) {
 Status Package::probe() const {
   const Status status = run_in_child([this] { return load_and_find(entry_); });
   if (status.ok()) return {};
-  return Status(Code::kInvalid, fmt::format("--main {}: {}", name_.text(), status.message()));
+  return make_status(Code::kInvalid, "--main {}: {}", name_.text(), status.message());
 }
 
 }  // namespace divisi::launch

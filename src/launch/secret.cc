@@ -22,7 +22,7 @@ Result<Secret> read_secret_file(const std::string& path) {
   if (::fstat(::fileno(file.get()), &info) != 0 || S_ISDIR(info.st_mode)) {
     return failure(Code::kInvalid, "--secret-file: '{}' is not a file", shown(path));
   }
-  std::array<char, kMost + 1> bytes;
+  std::array<char, kMost + 1> bytes{};
   const std::size_t size = std::fread(bytes.data(), 1, bytes.size(), file.get());
   const std::string_view value = trimmed({bytes.data(), size});
   if (value.empty()) return failure(Code::kInvalid, "--secret-file: '{}' is empty", shown(path));

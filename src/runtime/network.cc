@@ -23,9 +23,14 @@ mesh::NodeOptions node_options(const WorkerConfig& config) {
   options.dial = config.dial;
   options.dial.insert(options.dial.end(), config.attach_to.begin(), config.attach_to.end());
   options.expected_nodes = config.linked_nodes;
-  // A mesh links every node of the job; other topologies only what they dial and are dialled by.
+  // In a job of known size: a mesh links every node, and the first host of a star, which dials nobody,
+  // is dialled by all workers of the others.
   if (config.expected_nodes > 0 && config.topology == Topology::kMesh) {
     options.expected_peers = config.expected_nodes - 1;
+  } else if (config.expected_nodes > 0 && config.topology == Topology::kStar &&
+             config.attach_to.empty()) {
+    options.expected_peers = config.expected_nodes - config.n_workers +
+                             static_cast<int>(config.linked_nodes.size());
   }
   options.join_timeout = config.join_timeout;
   options.send_timeout = config.send_timeout;
@@ -72,11 +77,15 @@ Status Network::activate(const WorkerConfig& config) {
   job.node = *std::move(node);
   job.calls = std::make_unique<Calls>(*job.node, job.internal);
   job.barrier = std::make_unique<Barrier>(*job.node, job.internal);
+  job.complete.store(true);
   for (const auto& peer : job.node->peers()) job.barrier->add_peer(peer.node);
   log::info("listen on {}, attach to [{}]", job.node->address(),
             fmt::join(job.node->dialled(), ", "));
   memberships_.push_back(std::move(made));
-  if (Status joined = job.node->join(); !joined.ok()) {
+  joining_.store(&job);
+  Status joined = job.node->join();
+  joining_.store(nullptr);
+  if (!joined.ok()) {
     job.node->close(std::chrono::milliseconds(0));
     return joined;
   }
@@ -87,9 +96,11 @@ Status Network::activate(const WorkerConfig& config) {
 void Network::peer_changed(Membership& job, mesh::PeerChange change, const mesh::PeerInfo& peer) {
   using mesh::PeerChange;
   const std::string name = mesh::to_string(change);
-  if (job.barrier && change == PeerChange::kJoined) job.barrier->add_peer(peer.node);
-  if (job.calls && (change == PeerChange::kLost || change == PeerChange::kLeft)) {
-    job.calls->peer_gone(peer.node);
+  if (job.complete.load()) {  // before that, activate() looks at the peers itself
+    if (change == PeerChange::kJoined) job.barrier->add_peer(peer.node);
+    if (change == PeerChange::kLost || change == PeerChange::kLeft) {
+      job.calls->peer_gone(peer.node);
+    }
   }
   try {
     job.events.emit(name, peer.node);
@@ -125,6 +136,7 @@ void Network::next_attempt(int retries) {
 }
 
 void Network::request_finish() {
+  if (Membership* const joining = joining_.load()) joining->node->cancel_join();
   Membership* const job = membership();
   if (job == nullptr) return;
   PackScratch scratch;

@@ -29,6 +29,7 @@ class Network final : public Router {
     std::unique_ptr<mesh::Node> node;
     std::unique_ptr<Calls> calls;
     std::unique_ptr<Barrier> barrier;
+    std::atomic<bool> complete{false};  // set once all of the above are there
   };
 
   static Network& instance();
@@ -63,7 +64,8 @@ class Network final : public Router {
   Network() = default;
   void peer_changed(Membership& job, mesh::PeerChange change, const mesh::PeerInfo& peer);
 
-  std::atomic<Membership*> active_{nullptr};  // into memberships_
+  std::atomic<Membership*> active_{nullptr};   // into memberships_
+  std::atomic<Membership*> joining_{nullptr};  // the same, while activate() waits for peers
   std::mutex mutex_;
   // Guarded by mutex_.
   std::unique_ptr<io::Reactor> reactor_;  // made on first use, kept: its threads are the process's

@@ -108,8 +108,7 @@ std::size_t Session::backward_stack_size() const {
   return stack_.size();
 }
 
-Back Session::forward(Middleware fn, std::shared_ptr<Context> ctx, Lock lock,
-                      std::uint64_t turn) {
+Back Session::forward(Middleware fn, std::shared_ptr<Context> ctx, Lock lock, std::uint64_t turn) {
   std::uint64_t slot = current_slot();
   if (slot == 0) {
     const std::lock_guard guard(mutex_);
@@ -131,6 +130,9 @@ Back Session::forward(Middleware fn, std::shared_ptr<Context> ctx, Lock lock,
 }
 
 void Session::forward_on_pool(Middleware fn, std::shared_ptr<Context> ctx, Lock lock) {
+  // Number and place in the pool's queue go together: a job never waits for the turn of one that
+  // starts after it.
+  const std::lock_guard submitting(submit_mutex_);
   std::uint64_t slot = 0;
   {
     const std::lock_guard guard(mutex_);

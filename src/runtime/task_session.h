@@ -144,6 +144,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::shared_ptr<std::atomic<bool>> finish_;  // the task's flag
   const std::shared_ptr<JobGroup> steps_;            // what sync() waits for
   std::recursive_mutex own_mutex_;                   // Lock(true); recursive, as wrapped steps nest
+  std::mutex submit_mutex_;  // before mutex_: makes a forward's number and its submission one step
 
   mutable std::mutex mutex_;
   // Guarded by mutex_; never held while user code runs.

@@ -186,7 +186,7 @@ void BadWire::run() {
       ::close(pair->fds[1]);
       pair = pairs_.erase(pair);
     }
-    if (cut_now_) {
+    if (cut_requested_.exchange(false) || cut_now_) {
       cut_now_ = false;
       cuts_ += pairs_.empty() ? 0 : 1;
       close_all();

@@ -26,6 +26,8 @@ class BadWire {
   // Closes all connections after so many more bytes, at exactly that byte, again and again; 0: no
   // longer.
   void cut_every(std::size_t bytes) { set([&] { cut_every_ = bytes; }); }
+  // Closes all connections now.
+  void cut() { set([&] { cut_requested_ = true; }); }
   // Takes no bytes, as a receiver that is stopped.
   void stall(bool on) { set([&] { stalled_ = on; }); }
   // Takes all bytes and passes none on, also no end of a connection: a half-open one.
@@ -66,6 +68,7 @@ class BadWire {
   int listener_ = -1;
   int event_ = -1;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> cut_requested_{false};
   std::atomic<bool> stalled_{false};
   std::atomic<bool> swallows_{false};
   std::atomic<std::size_t> cut_every_{0};

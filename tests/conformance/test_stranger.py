@@ -182,7 +182,10 @@ class Stranger:
         self.unacknowledged = {n: data for n, data in self.unacknowledged.items() if n > number}
 
     def until(self, condition):
+        end = time.monotonic() + DEADLINE
         while not condition():
+            if time.monotonic() > end:
+                raise TimeoutError("waited too long")
             self.step()
 
     def event(self):

@@ -1,0 +1,115 @@
+#include "chaos/traffic.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace chaos {
+
+using divisi::Buffer;
+using divisi::Parallel;
+
+namespace {
+
+std::size_t size_of(int n) {
+  if (n % 97 == 96) return 700'000;
+  if (n % 10 == 9) return 20'000;
+  return 40;
+}
+
+}  // namespace
+
+bool soak() {
+  const char* const text = std::getenv("DIVISI_SOAK");
+  return text != nullptr && std::string(text) == "1";
+}
+
+Receiver::Receiver(bool gaps) : gaps_(gaps) {
+  Parallel::instance().on("number", [this](int sender, int life, int n, const Buffer& bytes) {
+    const auto* const end = bytes.data() + bytes.size();
+    const bool whole = std::all_of(bytes.data(), end, [&](std::byte each) {
+      return each == static_cast<std::byte>(n);
+    });
+    take(sender, life, whole ? n : -1, bytes.size());
+  });
+}
+
+Receiver::~Receiver() {
+  Parallel::instance().off("number");
+}
+
+void Receiver::take(int sender, int life, int n, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::pair key(sender, life);
+  const int last = last_.contains(key) ? last_[key] : -1;
+  if (wrong_.empty() && (gaps_ ? n <= last : n != last + 1)) {
+    wrong_ = "node " + std::to_string(sender) + " life " + std::to_string(life) + ": " +
+             std::to_string(n) + " (" + std::to_string(bytes) + " bytes) after " +
+             std::to_string(last);
+  }
+  last_[key] = n;
+  ++counts_[key];
+  changed_.notify_all();
+}
+
+void Receiver::wait_for(int sender, int count, int life, std::chrono::milliseconds deadline) {
+  std::unique_lock lock(mutex_);
+  const std::pair key(sender, life);
+  const bool came = changed_.wait_for(
+      lock, deadline, [&] { return !wrong_.empty() || counts_[key] >= count; });
+  demand(wrong_.empty(), wrong_);
+  demand(came, "all " + std::to_string(count) + " events of node " + std::to_string(sender) +
+                   " arrive, not only " + std::to_string(counts_[key]));
+}
+
+int Receiver::count(int sender, int life) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = counts_.find({sender, life});
+  return found == counts_.end() ? 0 : found->second;
+}
+
+void Receiver::check() const {
+  const std::lock_guard lock(mutex_);
+  demand(wrong_.empty(), wrong_);
+}
+
+void send_number(int n, int life) {
+  send_number(n, life, size_of(n));
+}
+
+void send_number(int n, int life, std::size_t bytes) {
+  Buffer block(bytes);
+  std::fill_n(block.mutable_data(), bytes, static_cast<std::byte>(n));
+  Parallel& router = Parallel::instance();
+  router.emit("number", router.node_id(), life, n, block);
+}
+
+PeerChanges::PeerChanges() {
+  for (const char* const change : {"peer_lost", "peer_back", "peer_left"}) {
+    Parallel::instance().on(change, [this, change](int node) {
+      changes_.add(change + (" " + std::to_string(node)));
+    });
+  }
+}
+
+PeerChanges::~PeerChanges() {
+  Parallel::instance().off("peer_*");
+}
+
+void PeerChanges::wait_for(const std::string& change, std::chrono::milliseconds deadline) {
+  const bool came = jobs::eventually(
+      [&] {
+        const auto so_far = all();
+        return std::find(so_far.begin(), so_far.end(), change) != so_far.end();
+      },
+      deadline);
+  demand(came, "the router reports '" + change + "'");
+}
+
+divisi::PeerCounters counters_of(int node) {
+  for (const auto& peer : Parallel::instance().stats().peers) {
+    if (peer.node_id == node) return peer;
+  }
+  return {};
+}
+
+}  // namespace chaos

@@ -1,0 +1,62 @@
+// Numbered events, and what is said about those that arrived.
+#pragma once
+
+#include "acceptance/job.h"
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace chaos {
+
+using jobs::demand;
+using jobs::kSoon;
+using namespace std::chrono_literals;
+
+// True in the long form: DIVISI_SOAK=1.
+bool soak();
+
+// Listens to `number` (sender, life, n, bytes) and holds each sender to 0, 1, 2, ... With `gaps`
+// numbers may be missing, but never come twice or out of order.
+class Receiver {
+ public:
+  explicit Receiver(bool gaps = false);
+  ~Receiver();
+  // Throws what is wrong, also what was wrong before.
+  void wait_for(int sender, int count, int life = 0, std::chrono::milliseconds deadline = 2 * kSoon);
+  int count(int sender, int life = 0) const;
+  void check() const;
+
+ private:
+  void take(int sender, int life, int n, std::size_t bytes);
+
+  const bool gaps_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::map<std::pair<int, int>, int> counts_;  // by sender and life
+  std::map<std::pair<int, int>, int> last_;
+  std::string wrong_;
+};
+
+// The n-th event of this node: most are small, some larger than a chunk of the wire.
+void send_number(int n, int life = 0);
+void send_number(int n, int life, std::size_t bytes);
+
+// What the router said about peers, "peer_lost 3" and so on, in order.
+class PeerChanges {
+ public:
+  PeerChanges();
+  ~PeerChanges();
+  void wait_for(const std::string& change, std::chrono::milliseconds deadline = kSoon);
+  std::vector<std::string> all() const { return changes_.values(); }
+
+ private:
+  jobs::Gathered<std::string> changes_;
+};
+
+// The counters of one peer; zeros if it is gone.
+divisi::PeerCounters counters_of(int node);
+
+}  // namespace chaos
