@@ -172,6 +172,7 @@ Status Node::send(std::string_view topic, const PayloadView& payload, const Send
   event.topic_name = topic;
   event.codec = static_cast<std::uint8_t>(payload.codec);
   event.has_kwargs = payload.has_kwargs;
+  event.relayed = options.to.kind != Target::Kind::kAll;  // for those it names, not for all leaves
   event.body = payload.body;
   event.buffers = payload.buffers;
   if (topic.empty() || topic.size() > kMaxTopicName) {
@@ -309,11 +310,13 @@ Result<bool> Node::make_space(Lock& lock, const LinkPtr& link, OutTopic& topic, 
     return true;  // one of each name may go beyond the bound
   }
   if (policy == Policy::kDropOldest) {
+    // What was sent already cannot be replaced: then one of each name goes beyond the bound.
     while (is_full(*link, bytes) && drop_queued(true) > 0) {
     }
+    return true;
   }
   if (!is_full(*link, bytes)) return true;
-  if (out.lost || policy == Policy::kDropOldest) {
+  if (out.lost) {
     count_dropped(1);
     ++out.gap;
     return false;

@@ -162,6 +162,7 @@ class Node {
   void tell(PeerChange change, const Link& link);
   void count_received(const Received& events);  // mutex_ held
   void relay(const LinkPtr& from, const Received& events);
+  void open_relay(Lock& lock);  // mutex_ held
   void grant_after_relay(Lock& lock, const LinkPtr& acknowledged_by);
   void update_grant(Link& link);                // mutex_ held
   void schedule_ack(const LinkPtr& link);
@@ -199,6 +200,7 @@ class Node {
   bool join_cancelled_ = false;
   Status join_error_;
   std::size_t unjoined_dialers_ = 0;
+  bool relay_open_ = false;  // a hub that relays has all its leaves
   std::map<std::string, std::string> dial_errors_;  // by address: the last reason
   std::size_t open_connections_ = 0;                // that peers may still read from
   std::set<std::string> own_roles_;

@@ -182,9 +182,10 @@ void Node::dialer_joined(const std::shared_ptr<Dialer>& dialer) {
   dialer->pause = std::chrono::milliseconds(0);
   dialer->duplicate_since = {};
   if (std::exchange(dialer->joined, true)) return;
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
   --unjoined_dialers_;
   dial_errors_.erase(dialer->address.to_string());
+  open_relay(lock);
   changed_.notify_all();
 }
 
@@ -426,6 +427,7 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
       for (const auto& [id, each] : links_) link_list_.push_back(each);
       ++links_version_;
       write_some(lock, link);
+      open_relay(lock);
       changed_.notify_all();
     }
   }
@@ -620,6 +622,19 @@ void Node::relay(const LinkPtr& from, const Received& events) {
   }
 }
 
+// A leaf that is early must be heard by those that come later: until all are there, a hub grants no
+// credit and so receives no event.
+void Node::open_relay(Lock& lock) {
+  if (!options_.relay || relay_open_ || !joined()) return;
+  relay_open_ = true;
+  for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
+    if (!link->connection) continue;
+    update_grant(*link);
+    add_ack(link->out);
+    write_some(lock, link);
+  }
+}
+
 void Node::grant_after_relay(Lock& lock, const LinkPtr& acknowledged_by) {
   for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
     if (link == acknowledged_by || !link->connection) continue;
@@ -658,6 +673,7 @@ void Node::schedule_ack(const LinkPtr& link) {
 }
 
 std::uint64_t Node::window() const {
+  if (options_.relay && !relay_open_) return 0;
   const std::uint64_t share = options_.memory_bytes / 2 / std::max<std::size_t>(1, links_.size());
   return std::clamp<std::uint64_t>(share, std::min<std::uint64_t>(kLeastWindow, options_.queue_bytes),
                                    options_.queue_bytes);

@@ -285,6 +285,7 @@ std::size_t OutLog::to_frame_end() const {
   // Walk from the last segment that starts a frame.
   std::size_t start = cursor_segment_;
   while (!segments_[start].starts_frame && start > 0) --start;
+  if (!segments_[start].starts_frame) return 0;  // its frame is sent, acknowledged and half freed
   std::size_t before = 0;  // bytes from that segment's begin to the cursor
   for (std::size_t i = start; i < cursor_segment_; ++i) before += segments_[i].size();
   before += cursor_offset_;

@@ -19,6 +19,12 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
+// From `low` to below `high`, evenly whatever the size of the test case.
+template <class T>
+T pick(T low, T high) {
+  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(low, high));
+}
+
 struct Frame {
   FrameHeader header;
   std::string content;
@@ -148,7 +154,7 @@ struct Pair {
   void append_random() {
     OutEvent event;
     const std::string names[] = {"a", "bb", std::string(255, 'c')};
-    const std::string& name = names[*rc::gen::inRange(0, 3)];
+    const std::string& name = names[pick(0, 3)];
     event.topic_name = name;
     event.topic_id = *rc::gen::element<std::uint32_t>(0, 3);
     event.trace = *rc::gen::element<std::uint64_t>(0, 77);
@@ -157,7 +163,7 @@ struct Pair {
     const auto body =
         std::string(sizes[*rc::gen::weightedElement<std::size_t>(
                         {{8, 0}, {8, 1}, {16, 2}, {8, 3}, {4, 4}, {2, 5}, {1, 6}, {1, 7}})],
-                    *rc::gen::inRange('a', 'z'));
+                    pick('a', 'z'));
     event.body = bytes_of(body);
     if (body.size() >= OutLog::kExternal) {
       event.body_owner = Buffer::copy_of(body);
@@ -165,8 +171,8 @@ struct Pair {
     }
     std::vector<Buffer> buffers;
     for (int i = *rc::gen::weightedElement<int>({{8, 0}, {1, 1}, {1, 3}}); i > 0; --i) {
-      buffers.push_back(Buffer::copy_of(
-          std::string(sizes[*rc::gen::inRange<std::size_t>(0, 6)], static_cast<char>('A' + i))));
+      buffers.push_back(
+          Buffer::copy_of(std::string(sizes[pick<std::size_t>(0, 6)], static_cast<char>('A' + i))));
     }
     event.buffers = buffers;
     const bool droppable = *rc::gen::weightedElement<bool>({{2, false}, {1, true}});
@@ -185,7 +191,7 @@ struct Pair {
   void write(std::size_t most, bool disturbed) {
     std::array<iovec, 8> parts;
     std::size_t total = 0;
-    const auto room = *rc::gen::inRange<std::size_t>(1, parts.size() + 1);
+    const auto room = pick<std::size_t>(1, parts.size() + 1);
     const std::size_t count = log.gather({parts.data(), room}, most, total);
     std::string before;
     for (std::size_t i = 0; i < count; ++i) {
@@ -212,7 +218,7 @@ struct Pair {
       const auto frames = parse(written + before);
       least = frames[model.acknowledged - from - 1].end - written.size();
     }
-    const auto taken = least == total ? total : *rc::gen::inRange(least, total + 1);
+    const auto taken = disturbed ? pick(least, total + 1) : total;
     log.advance(taken);
     written += before.substr(0, taken);
   }
@@ -248,7 +254,7 @@ struct Pair {
   void rewind_somewhere() {
     const auto low = model.acknowledged;
     const auto high = std::max(low, arrived());
-    const auto to = low + *rc::gen::inRange<std::uint64_t>(0, high - low + 1);
+    const auto to = low + pick<std::uint64_t>(0, high - low + 1);
     RC_ASSERT(log.rewind(to));
     model.acknowledged = to;
     written.clear();
@@ -287,13 +293,13 @@ struct Pair {
 
 RC_GTEST_PROP(OutLogProperty, WhatIsWrittenIsWhatWasAppendedThroughAcksDropsAndRewinds, ()) {
   Pair pair;
-  const int steps = *rc::gen::inRange(1, 60);
+  const int steps = pick(1, 60);
   for (int i = 0; i < steps; ++i) {
     switch (
         *rc::gen::weightedElement<int>({{8, 0}, {1, 1}, {1, 2}, {8, 3}, {3, 4}, {2, 5}, {1, 6}})) {
       case 0: pair.append_random(); break;
       case 1: {
-        const auto id = *rc::gen::inRange<std::uint32_t>(1, 4096);
+        const auto id = pick<std::uint32_t>(1, 4096);
         pair.log.append_topic(id, "topic");
         pair.model.topic(id, "topic");
         break;
@@ -308,8 +314,8 @@ RC_GTEST_PROP(OutLogProperty, WhatIsWrittenIsWhatWasAppendedThroughAcksDropsAndR
       case 4: {
         const auto arrived = pair.arrived();
         if (arrived < pair.model.acknowledged) break;
-        pair.acknowledge(pair.model.acknowledged + *rc::gen::inRange<std::uint64_t>(
-                                                       0, arrived - pair.model.acknowledged + 1));
+        pair.acknowledge(pair.model.acknowledged +
+                         pick<std::uint64_t>(0, arrived - pair.model.acknowledged + 1));
         break;
       }
       case 5: pair.rewind_somewhere(); break;

@@ -89,6 +89,8 @@ Status Network::activate(const WorkerConfig& config) {
     job.node->close(std::chrono::milliseconds(0));
     return joined;
   }
+  // A link is there a moment before it is told: main's first barrier must know all of them.
+  for (const auto& peer : job.node->peers()) job.barrier->add_peer(peer.node);
   active_.store(&job);
   return {};
 }
@@ -170,6 +172,8 @@ int Network::attach_to_count() const {
 void Network::send(std::string_view topic, const PayloadView& payload, const SendOptions& options) {
   Membership* const job = membership();
   if (job == nullptr) return;
+  // What is meant for this node alone its own task delivers.
+  if (options.to.kind == Target::Kind::kNode && options.to.node == job->config.node_id) return;
   Status status;
   if (options.policy == Policy::kBlock && job->config.send_policy != Policy::kBlock) {
     SendOptions changed = options;

@@ -123,7 +123,6 @@ void one_of_two_listeners() {
     demand(called().values() == std::vector<std::string>{"g", "done"}, "only g is left");
     task.emit("enough", only_remote);
   } else {
-    task.wait_for("never", {.timeout = std::chrono::milliseconds(1)});
     task.emit("e", only_remote, 1);
     task.emit("done", only_remote);
     task.wait_for("enough", {.timeout = kSoon, .ignore_timeout = false});
@@ -298,14 +297,16 @@ TEST(DirectedEventsTest, Events_reach_the_node_or_role_they_name_and_jobs_one_co
 }
 
 void work() {
+  Gathered<int> bye;
   std::atomic<int> done{0};
   const auto running = task.start();
   task.on("job", [&](int) { ++done; });
   task.on("news", [&] { done += 100; });
+  task.on("bye", [&] { bye.add(1); });  // made before the first wait_for makes this node ready
   task.emit("present", only_remote);
   task.wait_for("enough", {.timeout = kSoon, .ignore_timeout = false});
   task.emit("done", only_remote, done.load());
-  task.wait_for("bye", {.timeout = kSoon, .ignore_timeout = false});
+  demand(bye.wait_for(1), "the end is told");
 }
 DIVISI_MAIN(work)
 

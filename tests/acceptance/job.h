@@ -84,7 +84,7 @@ std::string wait_for_note(const std::string& folder, std::string_view name,
 void append_line(const std::string& folder, std::string_view name, std::string_view line);
 std::size_t count_lines(const std::string& folder, std::string_view name);
 
-// Ports nobody listens on now.
+// Ports nobody listens on now, and which no outgoing connection takes meanwhile.
 std::vector<int> free_ports(int n);
 std::string loopback(int port);
 

@@ -134,6 +134,35 @@ TEST(CallTest, Answers_errors_and_deaths_come_back_to_the_caller) {
   Parallel::runner(options)(call_and_serve);
 }
 
+// Leaf 1 asks the hub, which relays; leaf 2 serves the same name and must not be asked.
+void ask_the_hub() {
+  std::atomic<int> asked{0};
+  Gathered<int> said;
+  router().serve("who", [&] {
+    ++asked;
+    return router().node_id();
+  });
+  router().on("for_the_hub", [&](int from) { said.add(from); });
+  router().barrier(kSoon);
+  if (router().node_id() == 1) {
+    demand(router().call<int>(0, "who", std::chrono::milliseconds(kSoon)) == 0, "the hub answers");
+    router().emit_to({.to = divisi::Target::to_node(0)}, "for_the_hub", 1);
+    demand(router().flush(kSoon), "the hub took it");
+  }
+  router().barrier(kSoon);
+  demand(asked == (router().node_id() == 0 ? 1 : 0), "only the hub was asked");
+  demand(router().node_id() == 0 ? said.wait_for(1) : said.size() == 0, "only the hub was told");
+  router().barrier(kSoon);
+}
+DIVISI_MAIN(ask_the_hub)
+
+TEST(CallTest, A_hub_that_relays_keeps_what_is_meant_for_it_alone) {
+  auto options = workers(3);
+  options.topology = "star";
+  options.relay = true;
+  Parallel::runner(options)(ask_the_hub);
+}
+
 // --- peers and counters ---
 
 void look_around() {

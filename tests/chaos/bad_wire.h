@@ -15,7 +15,8 @@ namespace chaos {
 
 class BadWire {
  public:
-  // Listens beside `target` (tcp://127.0.0.1:PORT or ipc://PATH) and connects to it for each client.
+  // Listens beside `target` (tcp://127.0.0.1:PORT or ipc://PATH) and connects to it for each
+  // client.
   explicit BadWire(std::string target);
   ~BadWire();
   BadWire(const BadWire&) = delete;
@@ -25,15 +26,25 @@ class BadWire {
 
   // Closes all connections after so many more bytes, at exactly that byte, again and again; 0: no
   // longer.
-  void cut_every(std::size_t bytes) { set([&] { cut_every_ = bytes; }); }
+  void cut_every(std::size_t bytes) {
+    set([&] { cut_every_ = bytes; });
+  }
   // Closes all connections now.
-  void cut() { set([&] { cut_requested_ = true; }); }
+  void cut() {
+    set([&] { cut_requested_ = true; });
+  }
   // Takes no bytes, as a receiver that is stopped.
-  void stall(bool on) { set([&] { stalled_ = on; }); }
+  void stall(bool on) {
+    set([&] { stalled_ = on; });
+  }
   // Takes all bytes and passes none on, also no end of a connection: a half-open one.
-  void swallow(bool on) { set([&] { swallows_ = on; }); }
+  void swallow(bool on) {
+    set([&] { swallows_ = on; });
+  }
   // What the dialling side sends arrives this much later than what it is sent.
-  void delay_forward(std::chrono::milliseconds delay) { set([&] { delay_ = delay.count(); }); }
+  void delay_forward(std::chrono::milliseconds delay) {
+    set([&] { delay_ = delay.count(); });
+  }
 
   std::uint64_t cuts() const { return cuts_; }
   std::uint64_t swallowed() const { return swallowed_; }

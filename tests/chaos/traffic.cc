@@ -26,9 +26,8 @@ bool soak() {
 Receiver::Receiver(bool gaps) : gaps_(gaps) {
   Parallel::instance().on("number", [this](int sender, int life, int n, const Buffer& bytes) {
     const auto* const end = bytes.data() + bytes.size();
-    const bool whole = std::all_of(bytes.data(), end, [&](std::byte each) {
-      return each == static_cast<std::byte>(n);
-    });
+    const bool whole = std::all_of(
+        bytes.data(), end, [&](std::byte each) { return each == static_cast<std::byte>(n); });
     take(sender, life, whole ? n : -1, bytes.size());
   });
 }
@@ -54,8 +53,8 @@ void Receiver::take(int sender, int life, int n, std::size_t bytes) {
 void Receiver::wait_for(int sender, int count, int life, std::chrono::milliseconds deadline) {
   std::unique_lock lock(mutex_);
   const std::pair key(sender, life);
-  const bool came = changed_.wait_for(
-      lock, deadline, [&] { return !wrong_.empty() || counts_[key] >= count; });
+  const bool came =
+      changed_.wait_for(lock, deadline, [&] { return !wrong_.empty() || counts_[key] >= count; });
   demand(wrong_.empty(), wrong_);
   demand(came, "all " + std::to_string(count) + " events of node " + std::to_string(sender) +
                    " arrive, not only " + std::to_string(counts_[key]));
@@ -85,9 +84,8 @@ void send_number(int n, int life, std::size_t bytes) {
 
 PeerChanges::PeerChanges() {
   for (const char* const change : {"peer_lost", "peer_back", "peer_left"}) {
-    Parallel::instance().on(change, [this, change](int node) {
-      changes_.add(change + (" " + std::to_string(node)));
-    });
+    Parallel::instance().on(
+        change, [this, change](int node) { changes_.add(change + (" " + std::to_string(node))); });
   }
 }
 

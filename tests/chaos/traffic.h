@@ -25,7 +25,8 @@ class Receiver {
   explicit Receiver(bool gaps = false);
   ~Receiver();
   // Throws what is wrong, also what was wrong before.
-  void wait_for(int sender, int count, int life = 0, std::chrono::milliseconds deadline = 2 * kSoon);
+  void wait_for(int sender, int count, int life = 0,
+                std::chrono::milliseconds deadline = 2 * kSoon);
   int count(int sender, int life = 0) const;
   void check() const;
 

@@ -96,9 +96,9 @@ void SimStream::wait_writable(std::function<void()> on_writable) {
 }
 
 std::optional<io::TimePoint> SimStream::readable_at() {
-  if (wire_->vanished_) return std::nullopt;
   const SimWire::Pipe& pipe = in();
   if (pipe.reader_failed) return wire_->world_.now();
+  if (wire_->vanished_) return std::nullopt;
   std::optional<io::TimePoint> when;
   if (!pipe.chunks.empty()) {
     when = pipe.chunks.front().arrives;
