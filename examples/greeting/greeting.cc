@@ -1,11 +1,11 @@
 // Two processes greet each other: node 1 says "Hi", node 0 prints it.
 //
 //   build/release/bin/greeting                      # one command, two processes
-//   ditask --package build/release/examples --main greeting.greet --parallel-workers 2 --topology mesh
-#include <divisi/divisi.h>
-
+//   ditask --package build/release/examples --main greeting.greet --parallel-workers 2 --topology
+//   mesh
 #include <chrono>
 #include <cstdio>
+#include <divisi/divisi.h>
 #include <string>
 
 using divisi::task;
@@ -14,9 +14,8 @@ void greet() {
   const auto running = task.start();
   const int node = task.router().node_id();
   if (node == 0) {
-    task.on("greeting", [](const std::string& message) {
-      std::printf("node 0 heard: %s\n", message.c_str());
-    });
+    task.on("greeting",
+            [](const std::string& message) { std::printf("node 0 heard: %s\n", message.c_str()); });
     // Nothing is lost if the greeting was faster than this line: events without a listener are
     // kept for the first one.
     task.wait_for("done", {.timeout = std::chrono::seconds(10)});
@@ -32,4 +31,6 @@ void greet() {
 }
 DIVISI_MAIN(greet)
 
-int main() { return divisi::Parallel::runner({.n_parallel_workers = 2, .log_level = "warning"}).run(greet); }
+int main() {
+  return divisi::Parallel::runner({.n_parallel_workers = 2, .log_level = "warning"}).run(greet);
+}

@@ -8,6 +8,8 @@
 // copied; from then on every holder may be reading. Handles are as thread-safe as shared_ptr.
 #pragma once
 
+#include "divisi/export.h"
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -16,15 +18,14 @@
 #include <string_view>
 #include <utility>
 
-#include "divisi/export.h"
-
 namespace divisi {
 
 namespace detail {
 
 // The shared part. `release` frees the bytes and the block itself.
 struct BufferBlock {
-  std::atomic<std::uint32_t> references{1};  // acq_rel on the way down: the last holder sees all writes
+  std::atomic<std::uint32_t> references{
+      1};  // acq_rel on the way down: the last holder sees all writes
   std::byte* data = nullptr;
   std::size_t size = 0;
   void (*release)(BufferBlock*) = nullptr;
@@ -74,9 +75,7 @@ class DIVISI_API Buffer {
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
   std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
-  std::string_view text() const noexcept {
-    return {reinterpret_cast<const char*>(data_), size_};
-  }
+  std::string_view text() const noexcept { return {reinterpret_cast<const char*>(data_), size_}; }
 
   // A part of the same bytes; shares ownership. `offset + size` must lie inside.
   Buffer slice(std::size_t offset, std::size_t size) const;

@@ -20,15 +20,13 @@ struct Target {
   Kind kind = Kind::kAll;
   int node = -1;
   std::string pattern = {};  // label glob or role name
-  bool one_of = false;   // exactly one matching listening peer, in turn (a work queue)
+  bool one_of = false;       // exactly one matching listening peer, in turn (a work queue)
 
   static Target all() { return {}; }
   static Target to_node(int id) { return {Kind::kNode, id, {}, false}; }
   static Target to_label(std::string glob) { return {Kind::kLabel, -1, std::move(glob), false}; }
   static Target to_role(std::string role) { return {Kind::kRole, -1, std::move(role), false}; }
-  static Target one_of_label(std::string glob) {
-    return {Kind::kLabel, -1, std::move(glob), true};
-  }
+  static Target one_of_label(std::string glob) { return {Kind::kLabel, -1, std::move(glob), true}; }
   static Target one_of_role(std::string role) { return {Kind::kRole, -1, std::move(role), true}; }
 };
 

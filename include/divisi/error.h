@@ -2,10 +2,10 @@
 // (`Status`, src/base/status.h); they become exceptions at the public headers only.
 #pragma once
 
+#include "divisi/export.h"
+
 #include <stdexcept>
 #include <string>
-
-#include "divisi/export.h"
 
 namespace divisi {
 

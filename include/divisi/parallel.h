@@ -2,9 +2,8 @@
 //
 //   void greet() {
 //     auto running = divisi::task.start();
-//     if (divisi::task.router().node_id() == 0) divisi::task.on("greeting", [](std::string m) {...});
-//     else divisi::task.emit("greeting", "Hi");
-//     divisi::task.run(10);
+//     if (divisi::task.router().node_id() == 0) divisi::task.on("greeting", [](std::string m)
+//     {...}); else divisi::task.emit("greeting", "Hi"); divisi::task.run(10);
 //   }
 //   DIVISI_MAIN(greet)
 //   int main() { return divisi::Parallel::runner({.n_parallel_workers = 2}).run(greet); }
@@ -12,6 +11,13 @@
 // Parallel::instance() is the router of this process: inactive until a runner (or ditask) has made
 // the process a node of a job. Every member may be called from any thread.
 #pragma once
+
+#include "divisi/delivery.h"
+#include "divisi/error.h"
+#include "divisi/event.h"
+#include "divisi/export.h"
+#include "divisi/main.h"
+#include "divisi/payload.h"
 
 #include <chrono>
 #include <cstdint>
@@ -24,28 +30,21 @@
 #include <utility>
 #include <vector>
 
-#include "divisi/delivery.h"
-#include "divisi/error.h"
-#include "divisi/event.h"
-#include "divisi/export.h"
-#include "divisi/main.h"
-#include "divisi/payload.h"
-
 namespace divisi {
 
 // Everything has a default but the number of workers. A wrong value is a UsageError that names it.
 struct ParallelOptions {
-  int n_parallel_workers = 0;          // 1 or more
-  std::string mq_type = "nng";         // the native transport; "divisi" means the same
+  int n_parallel_workers = 0;               // 1 or more
+  std::string mq_type = "nng";              // the native transport; "divisi" means the same
   std::vector<std::string> attach_to = {};  // addresses every worker dials besides the topology
-  std::string protocol = "ipc";        // ipc, tcp
+  std::string protocol = "ipc";             // ipc, tcp
   std::string address = {};                 // tcp: host to listen on; empty: detected
   std::vector<int> ports = {};              // tcp: none or one counts up (from 50515)
-  std::string topology = "mesh";       // mesh, star, alone
+  std::string topology = "mesh";            // mesh, star, alone
   std::set<std::string> labels = {};
   std::vector<int> node_ids = {};  // none or one counts up (from 0)
-  bool auto_recover = false;  // call main again in place after an exception
-  int max_retries = -1;       // of auto_recover; -1: without limit
+  bool auto_recover = false;       // call main again in place after an exception
+  int max_retries = -1;            // of auto_recover; -1: without limit
   std::chrono::milliseconds startup_interval{0};
 
   std::string job_id = {};  // nodes of different jobs refuse each other
@@ -64,7 +63,7 @@ struct ParallelOptions {
   int expected_nodes = 0;            // of the whole job: main waits for all that the topology links
 
   std::chrono::milliseconds grace{5'000};  // between asking workers to end and killing them
-  std::string log_dir = {};                     // one file a node
+  std::string log_dir = {};                // one file a node
   std::string log_level = "info";
 };
 
@@ -93,15 +92,15 @@ struct PeerInfo {
 
 struct PeerCounters {
   int node_id = 0;
-  std::uint64_t sent = 0;            // events queued for the peer
-  std::uint64_t received = 0;        // events
-  std::uint64_t resent = 0;          // frames, after reconnects
-  std::uint64_t dropped = 0;         // by policy, or beyond the bound while it was lost
-  std::uint64_t undelivered = 0;     // to earlier lives of the peer
-  std::uint64_t gaps = 0;            // events the peer said it had dropped for us
+  std::uint64_t sent = 0;         // events queued for the peer
+  std::uint64_t received = 0;     // events
+  std::uint64_t resent = 0;       // frames, after reconnects
+  std::uint64_t dropped = 0;      // by policy, or beyond the bound while it was lost
+  std::uint64_t undelivered = 0;  // to earlier lives of the peer
+  std::uint64_t gaps = 0;         // events the peer said it had dropped for us
   std::uint64_t reconnects = 0;
   std::uint64_t queued_bytes = 0;
-  std::uint64_t unacknowledged = 0;  // events
+  std::uint64_t unacknowledged = 0;     // events
   std::chrono::milliseconds oldest{0};  // about how long the oldest of them has waited
 };
 
@@ -145,7 +144,8 @@ class DIVISI_API Parallel {
   int get_attch_to_len() const { return get_attach_to_len(); }
 
   // --- events of the router, beside those of tasks ---
-  // `peer_joined`, `peer_lost`, `peer_back` and `peer_left` are events too: listeners take (int node_id).
+  // `peer_joined`, `peer_lost`, `peer_back` and `peer_left` are events too: listeners take (int
+  // node_id).
   template <class F>
   ListenerId on(std::string_view event, F&& fn, ListenOptions options = {}) {
     return add(event, detail::make_listener(std::forward<F>(fn)), options, false);
@@ -244,10 +244,10 @@ class DIVISI_API Parallel::Runner {
     if constexpr (std::is_pointer_v<Callable>) {
       erased.function = reinterpret_cast<detail::AnyFunction>(main);
     }
-    erased.call = [callable = Callable(std::forward<F>(main))](
-                      const std::vector<std::string>& args) mutable {
-      return detail::call_main(callable, "main", args);
-    };
+    erased.call =
+        [callable = Callable(std::forward<F>(main))](const std::vector<std::string>& args) mutable {
+          return detail::call_main(callable, "main", args);
+        };
     return erased;
   }
 

@@ -1,5 +1,7 @@
 #include "divisi/buffer.h"
 
+#include "base/status.h"
+
 #include <array>
 #include <bit>
 #include <cstdlib>
@@ -7,8 +9,6 @@
 #include <mutex>
 #include <new>
 #include <vector>
-
-#include "base/status.h"
 
 namespace divisi {
 
@@ -134,7 +134,9 @@ Buffer Buffer::copy_of(std::span<const std::byte> bytes) {
   return copy;
 }
 
-Buffer Buffer::copy_of(std::string_view text) { return copy_of(std::as_bytes(std::span(text))); }
+Buffer Buffer::copy_of(std::string_view text) {
+  return copy_of(std::as_bytes(std::span(text)));
+}
 
 Buffer Buffer::wrap(void* data, std::size_t size, std::function<void()> release) {
   auto* const block = new WrappedBlock;

@@ -49,8 +49,8 @@ bool glob_match(std::string_view pattern, std::string_view text) noexcept {
       }
       if (pattern[p] == '?') {
         step = 1;
-      } else if (const SetMatch set = pattern[p] == '[' ? match_set(pattern.substr(p), text[t])
-                                                        : SetMatch{};
+      } else if (const SetMatch set =
+                     pattern[p] == '[' ? match_set(pattern.substr(p), text[t]) : SetMatch{};
                  set.length > 0) {
         step = set.matches ? set.length : 0;
       } else if (pattern[p] == text[t]) {

@@ -36,7 +36,9 @@ void throw_if_failed(const Status& status) {
   }
 }
 
-std::string errno_text(int error) { return std::generic_category().message(error); }
+std::string errno_text(int error) {
+  return std::generic_category().message(error);
+}
 
 void check_failed(const char* condition, const char* meaning, const char* file, int line) {
   std::fprintf(stderr, "divisi: broken invariant: %s (%s, %s:%d)\n", meaning, condition, file,

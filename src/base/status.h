@@ -8,14 +8,14 @@
 //   }
 #pragma once
 
+#include "divisi/error.h"
+
 #include <fmt/format.h>
+#include <tl/expected.hpp>
 
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 #include <utility>
-
-#include "divisi/error.h"
 
 namespace divisi {
 
@@ -68,12 +68,16 @@ void throw_if_failed(const Status& status);
 std::string errno_text(int error);
 
 namespace detail {
-inline Status to_status(Status status) { return status; }
+inline Status to_status(Status status) {
+  return status;
+}
 template <class T>
 Status to_status(Result<T>&& result) {
   return std::move(result).error();
 }
-inline bool is_ok(const Status& status) { return status.ok(); }
+inline bool is_ok(const Status& status) {
+  return status.ok();
+}
 template <class T>
 bool is_ok(const Result<T>& result) {
   return result.has_value();
@@ -86,27 +90,27 @@ bool is_ok(const Result<T>& result) {
 #define DIVISI_CONCAT(a, b) DIVISI_CONCAT_INNER(a, b)
 
 // DIVISI_TRY(auto value, expression_returning_Result): declares `value`, or returns the failure.
-#define DIVISI_TRY(declaration, ...)                                                     \
-  auto DIVISI_CONCAT(divisi_result_, __LINE__) = (__VA_ARGS__);                          \
-  if (!DIVISI_CONCAT(divisi_result_, __LINE__)) {                                        \
+#define DIVISI_TRY(declaration, ...)                                                      \
+  auto DIVISI_CONCAT(divisi_result_, __LINE__) = (__VA_ARGS__);                           \
+  if (!DIVISI_CONCAT(divisi_result_, __LINE__)) {                                         \
     return ::divisi::failure(std::move(DIVISI_CONCAT(divisi_result_, __LINE__)).error()); \
-  }                                                                                      \
+  }                                                                                       \
   declaration = *std::move(DIVISI_CONCAT(divisi_result_, __LINE__))
 
 // DIVISI_TRY_STATUS(expression_returning_Status), inside a function that returns Status.
-#define DIVISI_TRY_STATUS(...)                                             \
-  do {                                                                     \
+#define DIVISI_TRY_STATUS(...)                                                 \
+  do {                                                                         \
     if (::divisi::Status divisi_status = (__VA_ARGS__); !divisi_status.ok()) { \
-      return divisi_status;                                                \
-    }                                                                      \
+      return divisi_status;                                                    \
+    }                                                                          \
   } while (false)
 
 // A broken invariant is a bug in this program, not a Status: says what it means and aborts.
-#define DIVISI_CHECK(condition, meaning)                                     \
-  do {                                                                       \
-    if (!(condition)) [[unlikely]] {                                         \
-      ::divisi::check_failed(#condition, meaning, __FILE__, __LINE__);       \
-    }                                                                        \
+#define DIVISI_CHECK(condition, meaning)                               \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]] {                                   \
+      ::divisi::check_failed(#condition, meaning, __FILE__, __LINE__); \
+    }                                                                  \
   } while (false)
 
 namespace divisi {

@@ -1,8 +1,7 @@
 #include "io/address.h"
 
-#include <sys/un.h>
-
 #include <charconv>
+#include <sys/un.h>
 
 namespace divisi::io {
 
@@ -36,8 +35,8 @@ Result<Address> Address::parse(std::string_view text) {
   if (rest.starts_with("tcp://")) {
     rest.remove_prefix(6);
   } else if (rest.find("://") != std::string_view::npos) {
-    return failure(Code::kInvalid, "address '{}': unknown scheme; use tcp://host:port or ipc://path",
-                   text);
+    return failure(Code::kInvalid,
+                   "address '{}': unknown scheme; use tcp://host:port or ipc://path", text);
   }
   const auto colon = rest.rfind(':');
   if (colon == std::string_view::npos || colon == 0) {

@@ -1,11 +1,11 @@
 // Addresses as users write them: "tcp://10.0.0.1:50515", "10.0.0.1:50515", "ipc:///tmp/a.ipc".
 #pragma once
 
+#include "base/status.h"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
-
-#include "base/status.h"
 
 namespace divisi::io {
 

@@ -1,11 +1,12 @@
 #include "io/crypto.h"
 
+#include "base/status.h"
+
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <sys/random.h>
 
-#include "base/status.h"
+#include <sys/random.h>
 
 namespace divisi::io {
 

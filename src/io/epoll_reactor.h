@@ -1,6 +1,8 @@
 // EpollReactor: see reactor.cc for its threads and sockets.cc for its streams.
 #pragma once
 
+#include "io/reactor.h"
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -10,8 +12,6 @@
 #include <thread>
 #include <unordered_map>
 #include <vector>
-
-#include "io/reactor.h"
 
 namespace divisi::io {
 

@@ -1,15 +1,14 @@
 // The real Reactor: epoll, two threads that take turns at being the loop.
 //
-// The loop is with one thread at a time. When a turn has produced callbacks to run, that thread runs
-// them itself, right after the read that the kernel woke it for, while the other may take the loop
-// over: at once if there is much to run, otherwise when it sees that the callbacks have lasted a
-// tick (it looks once a millisecond while there is traffic, and sleeps when there is none). So a
+// The loop is with one thread at a time. When a turn has produced callbacks to run, that thread
+// runs them itself, right after the read that the kernel woke it for, while the other may take the
+// loop over: at once if there is much to run, otherwise when it sees that the callbacks have lasted
+// a tick (it looks once a millisecond while there is traffic, and sleeps when there is none). So a
 // small event costs a single wake-up, and a callback that blocks holds up nobody's input for long.
 #include "io/reactor.h"
 
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include "base/log.h"
+#include "io/epoll_reactor.h"
 
 #include <algorithm>
 #include <atomic>
@@ -18,13 +17,13 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <thread>
+#include <unistd.h>
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
-#include "base/log.h"
-#include "io/epoll_reactor.h"
 
 namespace divisi::io {
 
@@ -106,7 +105,9 @@ std::unique_ptr<Timer> EpollReactor::after(Duration delay, std::function<void()>
   return std::make_unique<TimerHandle>(*this, key);
 }
 
-void EpollReactor::forget_timer(const TimerKey& key) { timers_.erase(key); }
+void EpollReactor::forget_timer(const TimerKey& key) {
+  timers_.erase(key);
+}
 
 void EpollReactor::hand_off(std::function<void()> work, std::function<void()> otherwise,
                             bool heavy) {
@@ -143,13 +144,15 @@ void EpollReactor::turn() {
     timeout = {seconds.count(), (left - seconds).count()};
   }
   epoll_event events[kEventsPerTurn];
-  int count = ::epoll_pwait2(epoll_, events, kEventsPerTurn,
-                             timers_.empty() ? nullptr : &timeout, nullptr);
+  int count =
+      ::epoll_pwait2(epoll_, events, kEventsPerTurn, timers_.empty() ? nullptr : &timeout, nullptr);
   if (count < 0 && errno == ENOSYS) {  // before Linux 5.11, and in some sandboxes
-    const auto left = std::chrono::seconds(timeout.tv_sec) + std::chrono::nanoseconds(timeout.tv_nsec);
+    const auto left =
+        std::chrono::seconds(timeout.tv_sec) + std::chrono::nanoseconds(timeout.tv_nsec);
     const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-    count = ::epoll_wait(epoll_, events, kEventsPerTurn,
-                         timers_.empty() ? -1 : static_cast<int>(std::min<std::int64_t>(rounded, 60'000)));
+    count = ::epoll_wait(
+        epoll_, events, kEventsPerTurn,
+        timers_.empty() ? -1 : static_cast<int>(std::min<std::int64_t>(rounded, 60'000)));
   }
   for (int i = 0; i < count; ++i) {
     if (events[i].data.u64 == kWakeId) {
@@ -245,6 +248,8 @@ bool EpollReactor::monitor() {
   return false;
 }
 
-std::unique_ptr<Reactor> make_reactor() { return std::make_unique<EpollReactor>(); }
+std::unique_ptr<Reactor> make_reactor() {
+  return std::make_unique<EpollReactor>();
+}
 
 }  // namespace divisi::io

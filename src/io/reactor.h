@@ -5,15 +5,14 @@
 // every callback runs on the loop, one at a time.
 #pragma once
 
-#include <sys/uio.h>
+#include "base/status.h"
+#include "io/address.h"
 
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
-
-#include "base/status.h"
-#include "io/address.h"
+#include <sys/uio.h>
 
 namespace divisi::io {
 
@@ -46,7 +45,7 @@ class Stream {
 
 class Listener {
  public:
-  virtual ~Listener() = default;  // stops listening, removes the socket file
+  virtual ~Listener() = default;        // stops listening, removes the socket file
   virtual Address address() const = 0;  // with the port the kernel chose
 };
 
@@ -67,7 +66,8 @@ class Reactor {
   virtual void run_on_loop(std::function<void()> work) = 0;
 
   // Loop only.
-  [[nodiscard]] virtual std::unique_ptr<Timer> after(Duration delay, std::function<void()> work) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Timer> after(Duration delay,
+                                                     std::function<void()> work) = 0;
 
   virtual Result<std::unique_ptr<Listener>> listen(
       const Address& where, std::function<void(std::shared_ptr<Stream>)> on_accept) = 0;

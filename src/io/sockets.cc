@@ -1,5 +1,12 @@
 // Streams, listeners and dialling of the EpollReactor.
+#include "base/log.h"
+#include "io/epoll_reactor.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <fcntl.h>
+#include <mutex>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -7,18 +14,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <cerrno>
-#include <cstring>
-#include <mutex>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
-
-#include "base/log.h"
-#include "io/epoll_reactor.h"
 
 namespace divisi::io {
 
@@ -48,8 +47,8 @@ Endpoint local_endpoint(const std::string& path) {
   // An abstract name starts with a zero and is as long as it is; a path ends with one.
   const bool abstract = path.starts_with('@');
   if (abstract) local.sun_path[0] = '\0';
-  endpoint.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() +
-                                         (abstract ? 0 : 1));
+  endpoint.size =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (abstract ? 0 : 1));
   return endpoint;
 }
 
@@ -152,8 +151,8 @@ class SocketStream final : public Stream,
  private:
   void update() {
     if (closed_) return;
-    const std::uint32_t wanted =
-        (on_readable_ ? std::uint32_t{EPOLLIN} : 0u) | (on_writable_ ? std::uint32_t{EPOLLOUT} : 0u);
+    const std::uint32_t wanted = (on_readable_ ? std::uint32_t{EPOLLIN} : 0u) |
+                                 (on_writable_ ? std::uint32_t{EPOLLOUT} : 0u);
     if (id_ == 0) {
       id_ = reactor_.watch(fd_, wanted, shared_from_this());
     } else if (wanted != watched_) {
@@ -366,7 +365,7 @@ std::string bind_error(int error) {
 // The file of a process that was killed stays behind; nobody answers on it any more.
 bool remove_stale_file(const Address& where, const Endpoint& endpoint) {
   if (where.scheme != Address::Scheme::kIpc || where.path.starts_with('@')) return false;
-  struct stat file {};
+  struct stat file{};
   if (::lstat(where.path.c_str(), &file) != 0 || !S_ISSOCK(file.st_mode)) return false;
   const int probe = open_socket(AF_UNIX);
   if (probe < 0) return false;
@@ -405,7 +404,9 @@ Result<std::unique_ptr<Listener>> EpollReactor::listen(
     ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   }
   int error = fd < 0 ? errno : 0;
-  const auto bind_here = [&] { error = ::bind(fd, endpoint.get(), endpoint.size) == 0 ? 0 : errno; };
+  const auto bind_here = [&] {
+    error = ::bind(fd, endpoint.get(), endpoint.size) == 0 ? 0 : errno;
+  };
   if (error == 0) bind_here();
   if (error == EADDRINUSE && remove_stale_file(where, endpoint)) bind_here();
   if (error == 0 && ::listen(fd, kBacklog) != 0) error = errno;
@@ -418,9 +419,9 @@ Result<std::unique_ptr<Listener>> EpollReactor::listen(
     sockaddr_storage name{};
     socklen_t size = sizeof name;
     ::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size);
-    bound.port = ntohs(name.ss_family == AF_INET6
-                           ? reinterpret_cast<const sockaddr_in6&>(name).sin6_port
-                           : reinterpret_cast<const sockaddr_in&>(name).sin_port);
+    bound.port =
+        ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(name).sin6_port
+                                         : reinterpret_cast<const sockaddr_in&>(name).sin_port);
   }
   post([acceptor] { acceptor->start(); });
   return std::make_unique<SocketListener>(std::move(acceptor), bound);

@@ -212,13 +212,16 @@ std::vector<std::vector<int>> peers_in_job(const std::vector<JobTask>& tasks, in
     const auto& theirs = tasks[other].attach_to;
     const bool dials_by_topology = !theirs && ((topology == Topology::kMesh && other > own_rank) ||
                                                (topology == Topology::kStar && rank == 0));
-    const std::vector<std::string> addresses = tasks[other].listen_addresses();
+    std::vector<bool> dialled_by_us;
+    for (const std::string& address : tasks[other].listen_addresses()) {
+      dialled_by_us.push_back(dialled.contains(address));
+    }
     for (std::size_t worker = 0; worker < peers.size(); ++worker) {
       const bool dials_us =
           dials_by_topology || (theirs && std::find(theirs->begin(), theirs->end(),
                                                     own_addresses[worker]) != theirs->end());
-      for (std::size_t i = 0; i < addresses.size(); ++i) {
-        if (dials_us || dialled.contains(addresses[i])) {
+      for (std::size_t i = 0; i < dialled_by_us.size(); ++i) {
+        if (dials_us || dialled_by_us[i]) {
           peers[worker].push_back(tasks[other].node_id + static_cast<int>(i));
         }
       }

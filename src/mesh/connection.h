@@ -1,15 +1,15 @@
 // Connection: one socket to a peer, from the greeting to the end. Loop only.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include "io/reactor.h"
 #include "mesh/frame_reader.h"
 #include "mesh/handshake.h"
 #include "mesh/link.h"
 #include "mesh/node.h"
+
+#include <memory>
+#include <optional>
+#include <vector>
 
 namespace divisi::mesh {
 

@@ -1,12 +1,12 @@
 // Dialer: one address that this node keeps a link to. Loop only.
 #pragma once
 
-#include <chrono>
-#include <memory>
-
 #include "io/reactor.h"
 #include "mesh/link.h"
 #include "mesh/node.h"
+
+#include <chrono>
+#include <memory>
 
 namespace divisi::mesh {
 

@@ -6,15 +6,14 @@
 // ends in a Status that says why.
 #pragma once
 
-#include <sys/uio.h>
+#include "base/status.h"
+#include "divisi/buffer.h"
+#include "mesh/wire.h"
 
 #include <array>
 #include <cstdint>
 #include <span>
-
-#include "base/status.h"
-#include "divisi/buffer.h"
-#include "mesh/wire.h"
+#include <sys/uio.h>
 
 namespace divisi::mesh {
 

@@ -1,12 +1,12 @@
 #include "mesh/handshake.h"
 
+#include "divisi/packer.h"
+#include "io/crypto.h"
+
 #include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <utility>
-
-#include "divisi/packer.h"
-#include "io/crypto.h"
 
 namespace divisi::mesh {
 
@@ -33,7 +33,8 @@ std::uint64_t unsigned_number(Unpacker& in, const char* what) {
 void fixed_bytes(Unpacker& in, std::span<std::byte> into, const char* what) {
   const auto bytes = in.bytes();
   if (bytes.size() != into.size()) {
-    throw PayloadError(fmt::format("{} has {} bytes instead of {}", what, bytes.size(), into.size()));
+    throw PayloadError(
+        fmt::format("{} has {} bytes instead of {}", what, bytes.size(), into.size()));
   }
   std::memcpy(into.data(), bytes.data(), bytes.size());
 }
@@ -80,7 +81,9 @@ Handshake::Handshake(Role role, Identity self, std::string secret, Admit admit)
   if (role_ == Role::kDialler) send_hello();
 }
 
-std::vector<std::byte> Handshake::take_output() { return std::exchange(output_, {}); }
+std::vector<std::byte> Handshake::take_output() {
+  return std::exchange(output_, {});
+}
 
 Status Handshake::on_preamble(std::span<const std::byte> bytes) {
   if (bytes.size() != kPreambleBytes ||
@@ -93,7 +96,8 @@ Status Handshake::on_preamble(std::span<const std::byte> bytes) {
   std::uint16_t version = 0;
   std::memcpy(&version, bytes.data() + kMagic.size(), sizeof version);
   if (version == kProtocolVersion) return {};
-  const auto reason = fmt::format("protocol version {} meets version {}", version, kProtocolVersion);
+  const auto reason =
+      fmt::format("protocol version {} meets version {}", version, kProtocolVersion);
   return reject(RejectCode::kVersion, reason);
 }
 
@@ -224,7 +228,8 @@ Status Handshake::on_reject(std::span<const std::byte> content) {
   });
   if (!read.ok()) reason = "an unreadable rejection";
   // Control characters of a stranger do not reach a terminal.
-  std::replace_if(reason.begin(), reason.end(), [](unsigned char c) { return c < 32 || c == 127; }, '?');
+  std::replace_if(
+      reason.begin(), reason.end(), [](unsigned char c) { return c < 32 || c == 127; }, '?');
   state_ = State::kFailed;
   rejected_by_peer_ = true;
   reject_code_ = static_cast<RejectCode>(std::min<std::uint64_t>(code, 255));
@@ -244,7 +249,7 @@ Status Handshake::reject(RejectCode code, std::string reason) {
   state_ = State::kFailed;
   reject_code_ = code;
   error_ = make_status(code == RejectCode::kSecret || code == RejectCode::kJob ? Code::kUnauthorized
-                                                                                : Code::kForbidden,
+                                                                               : Code::kForbidden,
                        "refused the peer: {}", reason);
   return error_;
 }

@@ -10,6 +10,11 @@
 // decoded before it. Labels and addresses travel only towards a peer that has proved itself.
 #pragma once
 
+#include "base/status.h"
+#include "divisi/buffer.h"
+#include "mesh/frame_reader.h"
+#include "mesh/wire.h"
+
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -17,11 +22,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
-#include "base/status.h"
-#include "divisi/buffer.h"
-#include "mesh/frame_reader.h"
-#include "mesh/wire.h"
 
 namespace divisi::mesh {
 

@@ -1,10 +1,10 @@
 #include "mesh/inbound.h"
 
+#include "divisi/packer.h"
+
 #include <cstring>
 #include <string_view>
 #include <utility>
-
-#include "divisi/packer.h"
 
 namespace divisi::mesh {
 

@@ -3,17 +3,17 @@
 // connections: after a reconnect it goes on at the next number. Loop only.
 #pragma once
 
+#include "base/status.h"
+#include "divisi/buffer.h"
+#include "mesh/frame_reader.h"
+#include "mesh/wire.h"
+
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "base/status.h"
-#include "divisi/buffer.h"
-#include "mesh/frame_reader.h"
-#include "mesh/wire.h"
 
 namespace divisi::mesh {
 
@@ -66,7 +66,8 @@ class Inbound final : public FrameReader::Handler {
     virtual void on_gap(std::uint64_t events) = 0;
   };
 
-  Inbound(Control& control, std::uint64_t max_message) : control_(control), max_message_(max_message) {}
+  Inbound(Control& control, std::uint64_t max_message)
+      : control_(control), max_message_(max_message) {}
 
   // A new connection continues after received().
   void restart();
@@ -107,7 +108,7 @@ class Inbound final : public FrameReader::Handler {
   std::uint64_t connection_bytes_ = 0;
   std::uint64_t dropped_by_peer_ = 0;
 
-  std::vector<std::unique_ptr<InTopic>> topics_;  // by id - 1
+  std::vector<std::unique_ptr<InTopic>> topics_;         // by id - 1
   std::vector<std::unique_ptr<InTopic>> inline_topics_;  // of the events in events_
   Received events_;
 

@@ -1,18 +1,18 @@
 // Link: everything a node keeps about one peer incarnation. It lives through reconnects.
 #pragma once
 
+#include "io/reactor.h"
+#include "mesh/inbound.h"
+#include "mesh/options.h"
+#include "mesh/out_log.h"
+#include "mesh/routes.h"
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
-
-#include "io/reactor.h"
-#include "mesh/inbound.h"
-#include "mesh/options.h"
-#include "mesh/out_log.h"
-#include "mesh/routes.h"
 
 namespace divisi::mesh {
 
@@ -44,8 +44,8 @@ struct Outbound {
   bool ready = false;
   std::vector<bool> topics_named;  // by topic id
 
-  bool lost = false;  // emits no longer wait
-  bool left = false;  // said goodbye, or replaced: nothing is queued any more
+  bool lost = false;      // emits no longer wait
+  bool left = false;      // said goodbye, or replaced: nothing is queued any more
   std::uint64_t gap = 0;  // events dropped instead of queued, not yet told
   io::TimePoint last_written{};
   io::TimePoint oldest_since{};  // when the log last was empty, for queue ages

@@ -1,13 +1,13 @@
 #include "mesh/node.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "base/glob.h"
 #include "base/log.h"
 #include "io/crypto.h"
 #include "mesh/connection.h"
 #include "mesh/dialer.h"
+
+#include <algorithm>
+#include <utility>
 
 namespace divisi::mesh {
 
@@ -63,7 +63,9 @@ Node::Node(io::Reactor& reactor, NodeOptions options, OnPeerChange on_change)
       on_change_(std::move(on_change)),
       routes_(options_.queue_bytes) {}
 
-Node::~Node() { close(std::chrono::milliseconds(0)); }
+Node::~Node() {
+  close(std::chrono::milliseconds(0));
+}
 
 bool Node::joined() const {
   std::size_t connected = 0;
@@ -368,8 +370,8 @@ void Node::request_flush() {
   });
 }
 
-// Writes what has collected. While emitters go on it comes back by itself every kFlushEvery, so that
-// a stream of events wakes the loop neither for each of them nor for each batch.
+// Writes what has collected. While emitters go on it comes back by itself every kFlushEvery, so
+// that a stream of events wakes the loop neither for each of them nor for each batch.
 void Node::flush_links() {
   Lock lock(mutex_);
   const bool busy = sends_ - sends_flushed_ > kBusySends;
@@ -381,7 +383,8 @@ void Node::flush_links() {
 }
 
 void Node::subscribe(std::string_view topic, std::string_view event, const LoopPtr& loop) {
-  if (routes_.subscribe(topic, event, loop)) broadcast_names(Kind::kSubscribe, {std::string(topic)});
+  if (routes_.subscribe(topic, event, loop))
+    broadcast_names(Kind::kSubscribe, {std::string(topic)});
 }
 
 void Node::unsubscribe(std::string_view topic, const event::LoopCore* loop) {
@@ -469,7 +472,7 @@ bool Node::wait_for_peers(std::size_t count, std::chrono::milliseconds timeout) 
 }
 
 PeerInfo Node::info(const Link& link) const {
-  return {link.peer.node,   link.peer.incarnation,          link.peer.labels, link.out.roles,
+  return {link.peer.node,   link.peer.incarnation,      link.peer.labels, link.out.roles,
           link.peer.listen, link.out.stream != nullptr, link.out.lost,    link.out.ready};
 }
 

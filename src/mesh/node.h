@@ -11,6 +11,13 @@
 // protects what emitters and the loop share; it is never held across a system call or a callback.
 #pragma once
 
+#include "divisi/delivery.h"
+#include "divisi/payload.h"
+#include "io/reactor.h"
+#include "mesh/link.h"
+#include "mesh/options.h"
+#include "mesh/routes.h"
+
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -20,13 +27,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <vector>
-
-#include "divisi/delivery.h"
-#include "divisi/payload.h"
-#include "io/reactor.h"
-#include "mesh/link.h"
-#include "mesh/options.h"
-#include "mesh/routes.h"
 
 namespace divisi::mesh {
 
@@ -113,8 +113,8 @@ class Node {
   OutTopic& out_topic(std::string_view name);
   bool wants(const Outbound& out, std::string_view topic) const;
   void choose(OutTopic& topic, const Target& to, std::vector<LinkPtr>& targets);
-  Status queue(Lock& lock, const LinkPtr& link, OutTopic& topic, OutEvent& event,
-               std::size_t bytes, Policy policy);
+  Status queue(Lock& lock, const LinkPtr& link, OutTopic& topic, OutEvent& event, std::size_t bytes,
+               Policy policy);
   void append(Link& link, OutTopic& topic, OutEvent& event, bool droppable);
   Result<bool> make_space(Lock& lock, const LinkPtr& link, OutTopic& topic, std::size_t bytes,
                           Policy policy);
@@ -164,7 +164,7 @@ class Node {
   void relay(const LinkPtr& from, const Received& events);
   void open_relay(Lock& lock);  // mutex_ held
   void grant_after_relay(Lock& lock, const LinkPtr& acknowledged_by);
-  void update_grant(Link& link);                // mutex_ held
+  void update_grant(Link& link);  // mutex_ held
   void schedule_ack(const LinkPtr& link);
   PeerInfo info(const Link& link) const;  // mutex_ held
 
@@ -189,7 +189,7 @@ class Node {
   std::uint32_t next_topic_ = 1;
   std::size_t queued_bytes_ = 0;   // of all links
   std::uint64_t undelivered_ = 0;  // events for incarnations that ended
-  mutable int waiting_ = 0;       // threads in changed_.wait
+  mutable int waiting_ = 0;        // threads in changed_.wait
   bool flush_requested_ = false;
   io::TimePoint last_send_{};
   std::uint64_t sends_ = 0;
@@ -200,7 +200,7 @@ class Node {
   bool join_cancelled_ = false;
   Status join_error_;
   std::size_t unjoined_dialers_ = 0;
-  bool relay_open_ = false;  // a hub that relays has all its leaves
+  bool relay_open_ = false;                         // a hub that relays has all its leaves
   std::map<std::string, std::string> dial_errors_;  // by address: the last reason
   std::size_t open_connections_ = 0;                // that peers may still read from
   std::set<std::string> own_roles_;

@@ -1,12 +1,12 @@
 // Links come and go: dialling, admitting, attaching, heartbeats, loss. Everything here runs on the
 // loop; what emitters share is touched under mutex_.
-#include <algorithm>
-#include <utility>
-
 #include "base/log.h"
 #include "mesh/connection.h"
 #include "mesh/dialer.h"
 #include "mesh/node.h"
+
+#include <algorithm>
+#include <utility>
 
 namespace divisi::mesh {
 
@@ -152,15 +152,14 @@ void Node::start_on_loop() {
 }
 
 void Node::dial(const std::shared_ptr<Dialer>& dialer) {
-  dialer->pending = reactor_.dial(
-      dialer->address, options_.handshake_timeout,
-      [this, dialer](Result<std::shared_ptr<io::Stream>> stream) {
-        if (!stream) return dial_failed(dialer, stream.error());
-        auto connection =
-            std::make_shared<Connection>(*this, *std::move(stream), dialer, next_connection_++);
-        greeting_.push_back(connection);
-        connection->start();
-      });
+  dialer->pending = reactor_.dial(dialer->address, options_.handshake_timeout,
+                                  [this, dialer](Result<std::shared_ptr<io::Stream>> stream) {
+                                    if (!stream) return dial_failed(dialer, stream.error());
+                                    auto connection = std::make_shared<Connection>(
+                                        *this, *std::move(stream), dialer, next_connection_++);
+                                    greeting_.push_back(connection);
+                                    connection->start();
+                                  });
 }
 
 void Node::dial_failed(const std::shared_ptr<Dialer>& dialer, const Status& status) {
@@ -173,8 +172,8 @@ void Node::dial_failed(const std::shared_ptr<Dialer>& dialer, const Status& stat
 
 void Node::redial_later(const std::shared_ptr<Dialer>& dialer) {
   if (dialer->unneeded) return;
-  dialer->pause = dialer->pause.count() == 0 ? kFirstPause
-                                             : std::min(dialer->pause * 2, kLongestPause);
+  dialer->pause =
+      dialer->pause.count() == 0 ? kFirstPause : std::min(dialer->pause * 2, kLongestPause);
   dialer->pending = reactor_.after(dialer->pause, [this, dialer] { dial(dialer); });
 }
 
@@ -273,8 +272,8 @@ void Node::refused(const std::shared_ptr<Connection>& connection) {
   ending_.push_back(connection);
   connection->linger();
   const auto& dialer = connection->dialer();
-  const bool harmless = code == RejectCode::kAlready || code == RejectCode::kSelf ||
-                        code == RejectCode::kClosing;
+  const bool harmless =
+      code == RejectCode::kAlready || code == RejectCode::kSelf || code == RejectCode::kClosing;
   if (!harmless) {
     log::warning("link to {} failed: {}",
                  dialer ? dialer->address.to_string()
@@ -493,8 +492,8 @@ void Node::connection_ended(const std::shared_ptr<Connection>& connection, const
     const auto& dialer = connection->dialer();
     const bool refused = connection->greeting().state() == Handshake::State::kFailed;
     if (!refused) {
-      dial_failed(dialer, make_status(why.code(), "{}: {}", dialer->address.to_string(),
-                                      why.message()));
+      dial_failed(dialer,
+                  make_status(why.code(), "{}: {}", dialer->address.to_string(), why.message()));
     }
   }
 }
@@ -592,8 +591,8 @@ void Node::received(const LinkPtr& link) {
   schedule_ack(link);
 }
 
-// A hub's part: the events of one leaf for the others. Never waits; the credit of the leaf that sends
-// shrinks by what the others have not taken yet (update_grant).
+// A hub's part: the events of one leaf for the others. Never waits; the credit of the leaf that
+// sends shrinks by what the others have not taken yet (update_grant).
 void Node::relay(const LinkPtr& from, const Received& events) {
   Lock lock(mutex_);
   std::vector<Buffer> buffers;
@@ -675,8 +674,8 @@ void Node::schedule_ack(const LinkPtr& link) {
 std::uint64_t Node::window() const {
   if (options_.relay && !relay_open_) return 0;
   const std::uint64_t share = options_.memory_bytes / 2 / std::max<std::size_t>(1, links_.size());
-  return std::clamp<std::uint64_t>(share, std::min<std::uint64_t>(kLeastWindow, options_.queue_bytes),
-                                   options_.queue_bytes);
+  return std::clamp<std::uint64_t>(
+      share, std::min<std::uint64_t>(kLeastWindow, options_.queue_bytes), options_.queue_bytes);
 }
 
 void Node::update_grant(Link& link) {

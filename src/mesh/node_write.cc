@@ -1,10 +1,10 @@
 // The way out: from a link's log and control frames to its socket.
-#include <cerrno>
-#include <cstring>
-
 #include "divisi/packer.h"
 #include "mesh/connection.h"
 #include "mesh/node.h"
+
+#include <cerrno>
+#include <cstring>
 
 namespace divisi::mesh {
 

@@ -1,14 +1,14 @@
 // What a node is told, and what it tells about its peers.
 #pragma once
 
+#include "mesh/handshake.h"
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <set>
 #include <string>
 #include <vector>
-
-#include "mesh/handshake.h"
 
 namespace divisi::mesh {
 
@@ -18,8 +18,8 @@ struct NodeOptions {
   std::string listen;             // empty: dials only
   std::vector<std::string> dial;  // peers that must be linked before join() returns
 
-  int expected_peers = 0;            // join() waits for at least this many linked peers
-  std::vector<int> expected_nodes;   // and for these ids
+  int expected_peers = 0;           // join() waits for at least this many linked peers
+  std::vector<int> expected_nodes;  // and for these ids
 
   std::chrono::milliseconds join_timeout{60'000};
   std::chrono::milliseconds send_timeout{30'000};
@@ -56,12 +56,12 @@ struct PeerInfo {
 
 struct PeerStats {
   int node = 0;
-  std::uint64_t sent = 0;       // events queued for the peer
-  std::uint64_t received = 0;   // events
-  std::uint64_t resent = 0;     // frames sent again after a reconnect
-  std::uint64_t dropped = 0;    // by policy, or beyond the bound while lost
-  std::uint64_t lost = 0;       // unacknowledged when an incarnation died
-  std::uint64_t gaps = 0;       // events the peer told us it dropped
+  std::uint64_t sent = 0;      // events queued for the peer
+  std::uint64_t received = 0;  // events
+  std::uint64_t resent = 0;    // frames sent again after a reconnect
+  std::uint64_t dropped = 0;   // by policy, or beyond the bound while lost
+  std::uint64_t lost = 0;      // unacknowledged when an incarnation died
+  std::uint64_t gaps = 0;      // events the peer told us it dropped
   std::uint64_t reconnects = 0;
   std::uint64_t queued_bytes = 0;
   std::uint64_t unacknowledged = 0;
@@ -70,7 +70,7 @@ struct PeerStats {
 
 struct TopicStats {
   std::string topic;
-  std::uint64_t sent = 0;      // once for each peer it was queued for
+  std::uint64_t sent = 0;  // once for each peer it was queued for
   std::uint64_t received = 0;
   std::uint64_t dropped = 0;
 };
@@ -79,8 +79,8 @@ struct NodeStats {
   std::vector<PeerStats> peers;
   std::vector<TopicStats> topics;
   std::uint64_t undelivered = 0;  // events for processes that ended, also those of `peers`
-  std::uint64_t unlistened = 0;  // events that arrived without a listener and were dropped
-  std::uint64_t held = 0;        // events that wait for their first listener
+  std::uint64_t unlistened = 0;   // events that arrived without a listener and were dropped
+  std::uint64_t held = 0;         // events that wait for their first listener
 };
 
 using OnPeerChange = std::function<void(PeerChange, const PeerInfo&)>;

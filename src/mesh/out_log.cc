@@ -1,10 +1,10 @@
 #include "mesh/out_log.h"
 
+#include "base/status.h"
+
 #include <algorithm>
 #include <cstring>
 #include <string>
-
-#include "base/status.h"
 
 namespace divisi::mesh {
 
@@ -214,9 +214,9 @@ std::size_t OutLog::drop_unsent(std::string_view topic, bool only_oldest) {
   auto& entries = found->second;
   const std::uint64_t cursor = first_segment_ + cursor_segment_;
   // What was handed out to a writer, or half written, can no longer be changed.
-  while (!entries.empty() && (entries.front().segment < gathered_end_ ||
-                              entries.front().segment < cursor ||
-                              (entries.front().segment == cursor && cursor_offset_ > 0))) {
+  while (!entries.empty() &&
+         (entries.front().segment < gathered_end_ || entries.front().segment < cursor ||
+          (entries.front().segment == cursor && cursor_offset_ > 0))) {
     entries.pop_front();
   }
   std::size_t dropped = 0;
@@ -252,7 +252,8 @@ std::size_t OutLog::gather(std::span<iovec> parts, std::size_t limit, std::size_
   total = 0;
   std::size_t offset = cursor_offset_;
   std::size_t index = cursor_segment_;
-  for (; index < segments_.size() && count < parts.size() && total < std::max<std::size_t>(limit, 1);
+  for (;
+       index < segments_.size() && count < parts.size() && total < std::max<std::size_t>(limit, 1);
        ++index, offset = 0) {
     Segment& segment = segments_[index];
     const std::size_t size = segment.size() - offset;
@@ -286,7 +287,7 @@ std::size_t OutLog::to_frame_end() const {
   std::size_t start = cursor_segment_;
   while (!segments_[start].starts_frame && start > 0) --start;
   if (!segments_[start].starts_frame) return 0;  // its frame is sent, acknowledged and half freed
-  std::size_t before = 0;  // bytes from that segment's begin to the cursor
+  std::size_t before = 0;                        // bytes from that segment's begin to the cursor
   for (std::size_t i = start; i < cursor_segment_; ++i) before += segments_[i].size();
   before += cursor_offset_;
   const Segment& segment = segments_[start];

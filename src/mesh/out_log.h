@@ -10,30 +10,29 @@
 // unchanged until the matching advance(), even while others append.
 #pragma once
 
-#include <sys/uio.h>
+#include "divisi/buffer.h"
+#include "mesh/wire.h"
 
 #include <cstdint>
 #include <deque>
 #include <span>
 #include <string>
 #include <string_view>
+#include <sys/uio.h>
 #include <unordered_map>
-
-#include "divisi/buffer.h"
-#include "mesh/wire.h"
 
 namespace divisi::mesh {
 
 // One event as the log takes it. Views need to live only during append().
 struct OutEvent {
-  std::uint32_t topic_id = 0;       // 0: `topic_name` travels with the event
-  std::string_view topic_name;      // also the key under which droppable events are found
+  std::uint32_t topic_id = 0;   // 0: `topic_name` travels with the event
+  std::string_view topic_name;  // also the key under which droppable events are found
   std::uint8_t codec = 0;
   bool has_kwargs = false;
   bool relayed = false;
-  std::uint64_t trace = 0;          // 0: none
+  std::uint64_t trace = 0;  // 0: none
   std::span<const std::byte> body;
-  Buffer body_owner;                // when set, `body` lies in it and need not be copied
+  Buffer body_owner;  // when set, `body` lies in it and need not be copied
   std::span<const Buffer> buffers;
 };
 
@@ -54,7 +53,7 @@ class OutLog {
   // Their numbers travel on as empty frames, so that the receiver knows. Returns how many.
   std::size_t drop_unsent(std::string_view topic, bool only_oldest);
 
-  std::size_t bytes() const { return bytes_; }               // kept: unsent and unacknowledged
+  std::size_t bytes() const { return bytes_; }  // kept: unsent and unacknowledged
   std::size_t unsent_bytes() const { return unsent_bytes_; }
   std::uint64_t last_sequence() const { return next_sequence_ - 1; }
   std::uint64_t acknowledged() const { return acknowledged_; }
@@ -116,7 +115,7 @@ class OutLog {
   std::uint64_t first_segment_ = 0;  // absolute number of segments_.front()
   Buffer block_;                     // where inline bytes go
   std::size_t block_used_ = 0;
-  bool inline_open_ = false;         // the last segment may grow
+  bool inline_open_ = false;  // the last segment may grow
 
   std::size_t cursor_segment_ = 0;  // index into segments_
   std::size_t cursor_offset_ = 0;   // from the segment's begin

@@ -4,6 +4,10 @@
 // (decision N1). Every member may be called from any thread; deliver() by the loop only.
 #pragma once
 
+#include "event/loop_core.h"
+#include "mesh/inbound.h"
+#include "mesh/options.h"
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -13,10 +17,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <vector>
-
-#include "event/loop_core.h"
-#include "mesh/inbound.h"
-#include "mesh/options.h"
 
 namespace divisi::mesh {
 
@@ -28,7 +28,7 @@ struct FlowGauge {
   std::mutex mutex;
   std::function<void()> on_drained;  // guarded by mutex; called when much was consumed
   std::atomic<std::uint64_t> consumed_since_told{0};
-  std::uint64_t tell_after = 0;          // constant after construction
+  std::uint64_t tell_after = 0;  // constant after construction
   void consumed(std::uint64_t bytes);
   // Batches outlive the node in the loops that hold them: nobody is told any more.
   void stop_telling();

@@ -80,11 +80,11 @@ inline void write_header(std::byte* at, const FrameHeader& header) {
 inline constexpr std::size_t kMessagePrefix = 8;
 inline constexpr std::size_t kBufferAlignment = 64;
 
-inline constexpr std::size_t kChunkBytes = 256 * 1024;     // a heartbeat waits for one at most
-inline constexpr std::size_t kMaxHandshake = 64 * 1024;    // before the proof nobody sends more
-inline constexpr std::size_t kMaxControl = 1024 * 1024;    // a subscription list
-inline constexpr std::size_t kMaxTopicName = 260;  // an event's name of 255 behind "task."
-inline constexpr std::size_t kMaxTopics = 4096;            // interned; further names go inline
+inline constexpr std::size_t kChunkBytes = 256 * 1024;   // a heartbeat waits for one at most
+inline constexpr std::size_t kMaxHandshake = 64 * 1024;  // before the proof nobody sends more
+inline constexpr std::size_t kMaxControl = 1024 * 1024;  // a subscription list
+inline constexpr std::size_t kMaxTopicName = 260;        // an event's name of 255 behind "task."
+inline constexpr std::size_t kMaxTopics = 4096;          // interned; further names go inline
 inline constexpr std::size_t kMaxBuffers = 255;
 
 inline constexpr std::size_t align_up(std::size_t n, std::size_t to) {

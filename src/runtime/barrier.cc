@@ -53,8 +53,8 @@ void Barrier::phase(std::unique_lock<std::mutex>& lock, const char* topic, const
     return names;
   };
   if (!changed_.wait_until(lock, deadline, [&] { return missing().empty(); })) {
-    throw TimeoutError(fmt::format("barrier {} of node {}: no word from node{}", epoch, node_.id(),
-                                   missing()));
+    throw TimeoutError(
+        fmt::format("barrier {} of node {}: no word from node{}", epoch, node_.id(), missing()));
   }
 }
 

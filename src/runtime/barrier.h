@@ -2,15 +2,15 @@
 // acknowledgements), so that the leaves of a star also wait for each other through the hub.
 #pragma once
 
+#include "divisi/event.h"
+#include "mesh/node.h"
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <set>
-
-#include "divisi/event.h"
-#include "mesh/node.h"
 
 namespace divisi::runtime {
 

@@ -56,12 +56,12 @@ Value Calls::finish(std::uint64_t id, int node, std::string_view name, const Pay
   pending_.erase(id);
   lock.unlock();
   if (!in_time) {
-    throw TimeoutError(fmt::format("call '{}' on node {}: no answer within {} ms", name, node,
-                                   timeout.count()));
+    throw TimeoutError(
+        fmt::format("call '{}' on node {}: no answer within {} ms", name, node, timeout.count()));
   }
   if (!result.ok) {
-    throw Error(Code::kInternal,
-                fmt::format("call '{}' on node {}: {}", name, node, result.value.as<std::string>()));
+    throw Error(Code::kInternal, fmt::format("call '{}' on node {}: {}", name, node,
+                                             result.value.as<std::string>()));
   }
   return result.value;
 }

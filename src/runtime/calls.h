@@ -4,15 +4,15 @@
 // event "call.reply" back with (id, ok, value or message).
 #pragma once
 
+#include "divisi/event.h"
+#include "mesh/node.h"
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <string_view>
-
-#include "divisi/event.h"
-#include "mesh/node.h"
 
 namespace divisi::runtime {
 

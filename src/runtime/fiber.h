@@ -69,11 +69,11 @@ class Fiber {
   ExceptionState exceptions_;
 
   // Only the sanitizers read these; kept in every build so that the layout is one.
-  void* tsan_fiber_ = nullptr;
-  void* tsan_host_ = nullptr;
-  void* asan_fake_stack_ = nullptr;
-  const void* asan_host_bottom_ = nullptr;
-  std::size_t asan_host_size_ = 0;
+  [[maybe_unused]] void* tsan_fiber_ = nullptr;
+  [[maybe_unused]] void* tsan_host_ = nullptr;
+  [[maybe_unused]] void* asan_fake_stack_ = nullptr;
+  [[maybe_unused]] const void* asan_host_bottom_ = nullptr;
+  [[maybe_unused]] std::size_t asan_host_size_ = 0;
 };
 
 }  // namespace divisi::runtime

@@ -1,10 +1,10 @@
 #include "runtime/network.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "base/log.h"
 #include "runtime/worker.h"
+
+#include <algorithm>
+#include <utility>
 
 namespace divisi::runtime {
 
@@ -23,14 +23,14 @@ mesh::NodeOptions node_options(const WorkerConfig& config) {
   options.dial = config.dial;
   options.dial.insert(options.dial.end(), config.attach_to.begin(), config.attach_to.end());
   options.expected_nodes = config.linked_nodes;
-  // In a job of known size: a mesh links every node, and the first host of a star, which dials nobody,
-  // is dialled by all workers of the others.
+  // In a job of known size: a mesh links every node, and the first host of a star, which dials
+  // nobody, is dialled by all workers of the others.
   if (config.expected_nodes > 0 && config.topology == Topology::kMesh) {
     options.expected_peers = config.expected_nodes - 1;
   } else if (config.expected_nodes > 0 && config.topology == Topology::kStar &&
              config.attach_to.empty()) {
-    options.expected_peers = config.expected_nodes - config.n_workers +
-                             static_cast<int>(config.linked_nodes.size());
+    options.expected_peers =
+        config.expected_nodes - config.n_workers + static_cast<int>(config.linked_nodes.size());
   }
   options.join_timeout = config.join_timeout;
   options.send_timeout = config.send_timeout;
@@ -84,14 +84,15 @@ Status Network::activate(const WorkerConfig& config) {
   memberships_.push_back(std::move(made));
   joining_.store(&job);
   Status joined = job.node->join();
-  joining_.store(nullptr);
   if (!joined.ok()) {
+    joining_.store(nullptr);
     job.node->close(std::chrono::milliseconds(0));
     return joined;
   }
   // A link is there a moment before it is told: main's first barrier must know all of them.
   for (const auto& peer : job.node->peers()) job.barrier->add_peer(peer.node);
   active_.store(&job);
+  joining_.store(nullptr);
   return {};
 }
 
@@ -146,7 +147,8 @@ void Network::request_finish() {
 }
 
 void Network::peer_died(int node_id) {
-  if (Membership* const job = membership()) job->node->peer_died(node_id);
+  Membership* const job = membership() != nullptr ? membership() : joining_.load();
+  if (job != nullptr) job->node->peer_died(node_id);
 }
 
 int Network::node_id() const {

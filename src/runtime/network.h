@@ -1,11 +1,6 @@
 // Network: the router of this process (router.h), made active by a runner for the time of `main`.
 #pragma once
 
-#include <atomic>
-#include <memory>
-#include <mutex>
-#include <vector>
-
 #include "divisi/event.h"
 #include "io/reactor.h"
 #include "mesh/node.h"
@@ -13,6 +8,11 @@
 #include "runtime/calls.h"
 #include "runtime/router.h"
 #include "runtime/worker_config.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
 
 namespace divisi::runtime {
 
@@ -23,8 +23,8 @@ class Network final : public Router {
   struct Membership {
     explicit Membership(WorkerConfig worker) : config(std::move(worker)) {}
     const WorkerConfig config;
-    std::atomic<int> retries{0};   // written between two attempts
-    EventLoop events{"router"};    // listeners of Parallel::on
+    std::atomic<int> retries{0};  // written between two attempts
+    EventLoop events{"router"};   // listeners of Parallel::on
     EventLoop internal{"router.internal"};
     std::unique_ptr<mesh::Node> node;
     std::unique_ptr<Calls> calls;

@@ -1,8 +1,5 @@
 #include "divisi/parallel.h"
 
-#include <cstdio>
-#include <utility>
-
 #include "base/glob.h"
 #include "base/log.h"
 #include "divisi/task.h"
@@ -11,18 +8,23 @@
 #include "runtime/runner.h"
 #include "runtime/worker.h"
 
+#include <cstdio>
+#include <utility>
+
 namespace divisi {
 
 namespace {
 
 using runtime::Network;
 
-Network::Membership* job() { return Network::instance().membership(); }
+Network::Membership* job() {
+  return Network::instance().membership();
+}
 
 Result<runtime::PlanOptions> plan_options(const ParallelOptions& options) {
   if (options.mq_type != "nng" && options.mq_type != "divisi") {
-    return failure(Code::kInvalid,
-                   "mq_type '{}' is not known; use 'nng' (the built-in transport)", options.mq_type);
+    return failure(Code::kInvalid, "mq_type '{}' is not known; use 'nng' (the built-in transport)",
+                   options.mq_type);
   }
   if (options.codec != "native" && options.codec != "raw") {
     return failure(Code::kInvalid, "codec '{}' is not known; use 'native'", options.codec);
@@ -72,21 +74,47 @@ Parallel& Parallel::instance() {
   return *parallel;
 }
 
-Parallel& Task::router() const noexcept { return Parallel::instance(); }
+Parallel& Task::router() const noexcept {
+  return Parallel::instance();
+}
 
-Parallel::Runner Parallel::runner(ParallelOptions options) { return Runner(std::move(options)); }
+Parallel::Runner Parallel::runner(ParallelOptions options) {
+  return Runner(std::move(options));
+}
 
-bool Parallel::is_active() const { return job() != nullptr; }
-int Parallel::node_id() const { return Network::instance().node_id(); }
-int Parallel::local_id() const { return Network::instance().local_id(); }
-int Parallel::n_parallel_workers() const { return job() == nullptr ? 0 : job()->config.n_workers; }
-std::set<std::string> Parallel::labels() const { return Network::instance().labels(); }
-std::string Parallel::mq_type() const { return is_active() ? "nng" : ""; }
-std::string Parallel::address() const { return job() == nullptr ? "" : job()->node->address(); }
-bool Parallel::auto_recover() const { return job() != nullptr && job()->config.auto_recover; }
-int Parallel::max_retries() const { return job() == nullptr ? -1 : job()->config.max_retries; }
-int Parallel::retries() const { return job() == nullptr ? 0 : job()->retries.load(); }
-int Parallel::get_attach_to_len() const { return Network::instance().attach_to_count(); }
+bool Parallel::is_active() const {
+  return job() != nullptr;
+}
+int Parallel::node_id() const {
+  return Network::instance().node_id();
+}
+int Parallel::local_id() const {
+  return Network::instance().local_id();
+}
+int Parallel::n_parallel_workers() const {
+  return job() == nullptr ? 0 : job()->config.n_workers;
+}
+std::set<std::string> Parallel::labels() const {
+  return Network::instance().labels();
+}
+std::string Parallel::mq_type() const {
+  return is_active() ? "nng" : "";
+}
+std::string Parallel::address() const {
+  return job() == nullptr ? "" : job()->node->address();
+}
+bool Parallel::auto_recover() const {
+  return job() != nullptr && job()->config.auto_recover;
+}
+int Parallel::max_retries() const {
+  return job() == nullptr ? -1 : job()->config.max_retries;
+}
+int Parallel::retries() const {
+  return job() == nullptr ? 0 : job()->retries.load();
+}
+int Parallel::get_attach_to_len() const {
+  return Network::instance().attach_to_count();
+}
 
 ListenerId Parallel::add(std::string_view event, std::unique_ptr<detail::Listener> listener,
                          ListenOptions options, bool once) {
@@ -134,8 +162,8 @@ std::vector<PeerInfo> Parallel::peers() const {
   std::vector<PeerInfo> all;
   if (job() == nullptr) return all;
   for (const auto& peer : job()->node->peers()) {
-    all.push_back({peer.node, peer.labels, peer.roles, peer.listen, peer.connected, peer.lost,
-                   peer.ready});
+    all.push_back(
+        {peer.node, peer.labels, peer.roles, peer.listen, peer.connected, peer.lost, peer.ready});
   }
   return all;
 }
@@ -144,7 +172,9 @@ bool Parallel::wait_for_peers(std::size_t count, std::chrono::milliseconds timeo
   return job() != nullptr && job()->node->wait_for_peers(count, timeout);
 }
 
-void Parallel::ready() { Network::instance().ready(); }
+void Parallel::ready() {
+  Network::instance().ready();
+}
 
 bool Parallel::flush(std::chrono::milliseconds timeout) {
   return Network::instance().flush(timeout);

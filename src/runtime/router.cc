@@ -5,6 +5,8 @@
 
 namespace divisi::runtime {
 
-Router& router() { return Network::instance(); }
+Router& router() {
+  return Network::instance();
+}
 
 }  // namespace divisi::runtime

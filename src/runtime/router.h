@@ -2,15 +2,15 @@
 // Parallel gives it a node (see parallel.h). Every member may be called from any thread.
 #pragma once
 
+#include "divisi/delivery.h"
+#include "divisi/payload.h"
+#include "event/loop_core.h"
+
 #include <chrono>
 #include <memory>
 #include <set>
 #include <string>
 #include <string_view>
-
-#include "divisi/delivery.h"
-#include "divisi/payload.h"
-#include "event/loop_core.h"
 
 namespace divisi::runtime {
 

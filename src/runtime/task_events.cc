@@ -122,7 +122,6 @@ void Session::unsubscribe_unheard(std::string_view pattern) {
 }
 
 std::optional<Args> Session::wait_for(std::string_view event, const WaitForOptions& wait_options) {
-  if (distributed) router.ready();
   using event::WakeReason;
   event::WaitSpec spec;
   spec.timeout = wait_options.timeout;
@@ -132,6 +131,8 @@ std::optional<Args> Session::wait_for(std::string_view event, const WaitForOptio
     // Subscribed from here on until off() or stop, not only while somebody waits: a peer's answer
     // between two waits would otherwise race with the news of the subscription.
     subscribe(event);
+    // Not before: what came early for this event is kept only until we are ready.
+    if (distributed) router.ready();
     if (stopping.load()) return WakeReason::kStopped;
     if (wait_options.wake_on_finish && finish_->load()) return WakeReason::kFinish;
     const std::lock_guard lock(mutex_);

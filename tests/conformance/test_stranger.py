@@ -342,7 +342,8 @@ class Job:
             self.process = subprocess.Popen(
                 [BUILD / "bin" / "ditask", "--package", directory / "package", "--main", "answering.answer",
                  "--address", "127.0.0.1", "--ports", str(self.port), *map(str, arguments)],
-                env={k: v for k, v in os.environ.items() if not k.startswith(("DI_", "SLURM", "DITASK", "DIVISI"))},
+                env={name: value for name, value in os.environ.items()
+                     if not name.startswith(("DI_", "SLURM", "DITASK", "DIVISI"))},
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True)
             self.reader = threading.Thread(target=self.read)
             self.reader.start()
@@ -610,8 +611,8 @@ class Resume(StrangerTest):
         return self.dial(stranger)
 
     def counted(self, stranger, count):
-        events = (stranger.event() for _ in itertools.count())
-        return [event.args[0] for event in itertools.islice((e for e in events if e.topic == "task.counted"), count)]
+        numbers = (event.args[0] for event in iter(stranger.event, None) if event.topic == "task.counted")
+        return list(itertools.islice(numbers, count))
 
     def test_what_was_not_received_comes_again_and_nothing_twice(self):
         stranger = self.join()
@@ -699,7 +700,7 @@ class Credit(StrangerTest):
 
 class Violations(StrangerTest):
     def test_what_breaks_the_rules_closes_the_connection_and_only_that(self):
-        event, question = (Stranger(0).frames(topic, *args)[0][16:] for topic, *args in (("bare", 5), ("task.tell",)))
+        event, question = (Stranger(0).frames(*each)[0][16:] for each in (("bare", 5), ("task.tell",)))
 
         def first(content, **header):
             return frame(EVENT, content, number=1, codec=1, **header)

@@ -50,11 +50,16 @@ int meet() {
   divisi::Parallel& router = task.router();
   const int me = router.node_id();
   std::set<int> heard;
+  std::set<int> linked;
   std::map<int, std::set<int>> rounds;
   std::promise<void> ended;
 
-  task.on("hello", [&](int from, int round) {
+  const auto note = [&](int from) {
     heard.insert(from);
+    for (const auto& peer : router.peers()) linked.insert(peer.node_id);
+  };
+  task.on("hello", [&](int from, int round) {
+    note(from);
     if (me != 0) return;
     rounds[round].insert(from);
     if (rounds[round] != std::set{1, 2}) return;
@@ -65,7 +70,7 @@ int meet() {
     }
   });
   task.on("round", [&](int from, int round) {
-    heard.insert(from);
+    note(from);
     task.emit("hello", only_remote, me, round);
   });
   task.once("end", [&] { ended.set_value(); });
@@ -73,8 +78,6 @@ int meet() {
   if (me != 0) task.emit("hello", only_remote, me, 0);
 
   if (ended.get_future().wait_for(std::chrono::seconds(50)) != std::future_status::ready) return 1;
-  std::set<int> linked;
-  for (const auto& peer : router.peers()) linked.insert(peer.node_id);
   std::printf("node %d heard %s, is linked with %s\n", me, list(heard).c_str(), list(linked).c_str());
   std::fflush(stdout);
   return 0;
@@ -100,7 +103,8 @@ class Server:
             ["ip", "netns", "exec", namespace, BUILD / "bin" / "ditask", "--package", directory / "package",
              "--main", "meeting.meet", "--parallel-workers", "1", "--protocol", "tcp", "--ports", str(PORT),
              "--node-ids", str(node), *attach],
-            env={k: v for k, v in os.environ.items() if not k.startswith(("DI_", "SLURM", "DITASK", "DIVISI"))},
+            env={name: value for name, value in os.environ.items()
+                 if not name.startswith(("DI_", "SLURM", "DITASK", "DIVISI"))},
             stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.err, start_new_session=True)
         self.namespace = namespace
         self.node = node

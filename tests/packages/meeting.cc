@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -22,29 +23,41 @@ std::size_t expected_peers(int node_id) {
   return std::stoul(text);
 }
 
-int main() {
-  divisi::Parallel& router = divisi::Parallel::instance();
+// Shared with the listener, which may still be running for a late hello when main leaves.
+struct Guests {
   std::mutex mutex;
   std::condition_variable changed;
   std::set<int> heard;
-  router.on("hello", [&](int node) {
-    const std::lock_guard lock(mutex);
-    if (!heard.insert(node).second) return;
-    router.emit_to({.to = divisi::Target::to_node(node)}, "hello", router.node_id());
-    changed.notify_all();
+};
+
+int main() {
+  divisi::Parallel& router = divisi::Parallel::instance();
+  const auto guests = std::make_shared<Guests>();
+  router.on("hello", [&router, guests](int node) {
+    {
+      const std::lock_guard lock(guests->mutex);
+      if (guests->heard.contains(node)) return;
+    }
+    // The answer first: main may leave as soon as the list is complete.
+    try {
+      router.emit_to({.to = divisi::Target::to_node(node)}, "hello", router.node_id());
+    } catch (const divisi::Error&) {
+      // It has heard everybody, us among them, and has left.
+    }
+    const std::lock_guard lock(guests->mutex);
+    guests->heard.insert(node);
+    guests->changed.notify_all();
   });
   router.emit("hello", router.node_id());
   router.ready();
 
-  std::unique_lock lock(mutex);
+  std::unique_lock lock(guests->mutex);
   const std::size_t wanted = expected_peers(router.node_id());
-  const bool complete =
-      changed.wait_for(lock, std::chrono::seconds(60), [&] { return heard.size() >= wanted; });
+  const bool complete = guests->changed.wait_for(lock, std::chrono::seconds(60),
+                                                 [&] { return guests->heard.size() >= wanted; });
   std::string text;
-  for (const int node : heard) text += (text.empty() ? "" : ",") + std::to_string(node);
+  for (const int node : guests->heard) text += (text.empty() ? "" : ",") + std::to_string(node);
   std::printf("node %d heard %s\n", router.node_id(), text.c_str());
-  lock.unlock();
-  router.off("hello");
   return complete ? 0 : 1;
 }
 
