@@ -44,9 +44,10 @@ struct Outbound {
   bool ready = false;
   std::vector<bool> topics_named;  // by topic id
 
-  bool lost = false;      // emits no longer wait
-  bool left = false;      // said goodbye, or replaced: nothing is queued any more
-  std::uint64_t gap = 0;  // events dropped instead of queued, not yet told
+  io::TimePoint disconnected_at{};  // when the last connection ended
+  bool lost = false;                // emits no longer wait
+  bool left = false;                // said goodbye, or replaced: nothing is queued any more
+  std::uint64_t gap = 0;            // events dropped instead of queued, not yet told
   io::TimePoint last_written{};
   io::TimePoint oldest_since{};  // when the log last was empty, for queue ages
 

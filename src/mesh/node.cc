@@ -32,6 +32,8 @@ constexpr auto kFlushEvery = std::chrono::microseconds(100);
 constexpr std::size_t kAhead = 4 << 20;
 constexpr auto kAheadWait = std::chrono::milliseconds(50);
 
+constexpr auto kAwayAtEnd = std::chrono::seconds(1);
+
 }  // namespace
 
 const char* to_string(PeerChange change) {
@@ -437,8 +439,12 @@ void Node::announce_role(std::string role) {
 }
 
 bool Node::flushed() const {
-  return std::all_of(link_list_.begin(), link_list_.end(), [](const LinkPtr& link) {
-    return link->out.lost || link->out.log.all_acknowledged();
+  const auto now = reactor_.now();
+  return std::all_of(link_list_.begin(), link_list_.end(), [&](const LinkPtr& link) {
+    const Outbound& out = link->out;
+    // A node that ends does not wait for a peer that has been away this long, dead most likely.
+    const bool away = closing_ && out.stream == nullptr && now - out.disconnected_at > kAwayAtEnd;
+    return out.lost || away || out.log.all_acknowledged();
   });
 }
 

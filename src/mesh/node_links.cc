@@ -81,6 +81,7 @@ class Node::LinkControl final : public Inbound::Control {
   }
   void on_gap(std::uint64_t events) override {
     const auto link = link_.lock();
+    if (events == 0) return;
     missed_ += events;
     // A sender that drops by policy tells of it again and again.
     if (const auto now = node_.reactor_.now(); now - missed_logged_ >= std::chrono::seconds(1)) {
@@ -458,6 +459,7 @@ void Node::detach(const LinkPtr& link, const std::string& reason) {
   {
     const Lock lock(mutex_);
     link->out.stream = nullptr;
+    link->out.disconnected_at = reactor_.now();
     link->out.connection = 0;
     link->out.waiting_writable = false;
     changed_.notify_all();
@@ -697,6 +699,7 @@ void Node::tick() {
   {
     const Lock lock(mutex_);
     links = link_list_;
+    if (closing_) changed_.notify_all();  // flushed() depends on the time
   }
   for (const LinkPtr& link : links) {
     const bool silent = now - link->last_heard > options_.lost_after;

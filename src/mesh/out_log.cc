@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::size_t kBlockBytes = 64 * 1024;
 
+// So many emptied frames may stand in the log; then they are replaced by one.
+constexpr std::size_t kMostDropped = 64;
+
 std::size_t prefix_bytes(const OutEvent& event) {
   return kMessagePrefix + (event.topic_id == 0 ? 2 + event.topic_name.size() : 0) +
          (event.trace != 0 ? 8 : 0) + 8 * event.buffers.size();
@@ -230,6 +233,7 @@ std::size_t OutLog::drop_unsent(std::string_view topic, bool only_oldest) {
         std::byte* const at = segment.data.mutable_data() + segment.begin;
         FrameHeader header = read_header(at);
         header.flags = kFlagDropped;
+        ++dropped_frames_;
         header.length = 0;
         header.buffers = 0;
         write_header(at, header);
@@ -244,7 +248,101 @@ std::size_t OutLog::drop_unsent(std::string_view topic, bool only_oldest) {
     ++dropped;
   }
   if (entries.empty()) droppable_.erase(found);
+  // Seldom enough that a long log is not walked for each of them.
+  if (dropped_frames_ > std::max<std::uint64_t>(kMostDropped, unacknowledged() / 4)) compact();
   return dropped;
+}
+
+// The header of a frame that has a segment for itself.
+std::optional<FrameHeader> OutLog::only_frame(const Segment& segment) {
+  if (!segment.starts_frame || segment.size() < kHeaderBytes) return std::nullopt;
+  const FrameHeader header = read_header(segment.data.data() + segment.begin);
+  if (header.kind == Kind::kPad || segment.size() != kHeaderBytes + header.length)
+    return std::nullopt;
+  return header;
+}
+
+// Takes the emptied frames out of the unsent part and numbers the others anew; one GAP tells the
+// receiver how many events they were. Without this the log of a stalled peer would fill with them.
+void OutLog::compact() {
+  dropped_frames_ = 0;
+  // What was handed out, or belongs to a frame that has begun, stays.
+  std::size_t first = cursor_segment_ + (cursor_offset_ > 0 ? 1 : 0);
+  if (gathered_end_ > first_segment_) {
+    first = std::max(first, static_cast<std::size_t>(gathered_end_ - first_segment_));
+  }
+  const auto emptied = [](const Segment& segment) {
+    const auto header = only_frame(segment);
+    return header && (header->flags & kFlagDropped) != 0;
+  };
+  while (first < segments_.size() && !emptied(segments_[first])) ++first;
+  if (first == segments_.size()) return;
+  const std::uint64_t base = only_frame(segments_[first])->sequence;
+
+  std::uint64_t events = 0;
+  std::uint64_t sequence = base + 1;  // the GAP takes the first number
+  std::deque<Segment> kept;
+  std::unordered_map<std::uint64_t, Droppable> moved;  // by the old number of the segment
+  for (std::size_t i = first; i < segments_.size(); ++i) {
+    Segment& segment = segments_[i];
+    if (segment.size() == 0) continue;
+    const auto header = only_frame(segment);
+    const bool gap = header && header->kind == Kind::kGap;
+    if (gap || emptied(segment)) {
+      std::uint64_t told = header->kind == Kind::kEvent ? 1 : 0;
+      if (gap) std::memcpy(&told, segment.data.data() + segment.begin + kHeaderBytes, sizeof told);
+      events += told;
+      bytes_ -= segment.size();
+      unsent_bytes_ -= segment.size();
+      continue;
+    }
+    moved[first_segment_ + i] = {sequence, first_segment_ + first + 1 + kept.size(), 0};
+    sequence = renumber(segment, sequence);
+    kept.push_back(std::move(segment));
+  }
+  segments_.resize(first);
+
+  FrameHeader header;
+  header.kind = Kind::kGap;
+  header.length = sizeof events;
+  header.sequence = base;
+  Buffer told(kHeaderBytes + sizeof events);
+  write_header(told.mutable_data(), header);
+  put(told.mutable_data() + kHeaderBytes, events);
+  bytes_ += told.size();
+  unsent_bytes_ += told.size();
+  const std::size_t size = told.size();
+  segments_.push_back({std::move(told), 0, size, base, true});
+  for (Segment& segment : kept) segments_.push_back(std::move(segment));
+  inline_open_ = false;
+  next_sequence_ = sequence;
+  for (auto& [topic, entries] : droppable_) {
+    for (Droppable& entry : entries) {
+      const auto found = moved.find(entry.segment);
+      if (found == moved.end()) continue;
+      entry.sequence = found->second.sequence;
+      entry.segment = found->second.segment;
+    }
+  }
+}
+
+// Gives the frames that start in this segment new numbers from `next` on; returns the one after.
+std::uint64_t OutLog::renumber(Segment& segment, std::uint64_t next) {
+  std::byte* const bytes = segment.data.mutable_data() + segment.begin;
+  bool behind_padding = false;
+  for (std::size_t at = 0; segment.starts_frame && at < segment.size();) {
+    behind_padding = static_cast<Kind>(bytes[at]) == Kind::kPad;
+    if (behind_padding) {
+      ++at;
+      continue;
+    }
+    FrameHeader header = read_header(bytes + at);
+    header.sequence = next++;
+    write_header(bytes + at, header);
+    at += kHeaderBytes + header.length;
+  }
+  segment.last_sequence = behind_padding ? next : next - 1;  // padding belongs to what follows it
+  return next;
 }
 
 std::size_t OutLog::gather(std::span<iovec> parts, std::size_t limit, std::size_t& total) {
@@ -325,6 +423,7 @@ void OutLog::free_acknowledged() {
     inline_open_ = false;
     block_used_ = 0;  // nobody refers to the block any more: stay where the cache is warm
     droppable_.clear();
+    dropped_frames_ = 0;
   }
 }
 

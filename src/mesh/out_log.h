@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,7 +51,8 @@ class OutLog {
   void append_gap(std::uint64_t events);
 
   // Removes the content of unsent droppable events of `topic`, all of them or the oldest one.
-  // Their numbers travel on as empty frames, so that the receiver knows. Returns how many.
+  // Their numbers travel on as empty frames, or as a GAP if there are many, so that the receiver
+  // knows. Returns how many.
   std::size_t drop_unsent(std::string_view topic, bool only_oldest);
 
   std::size_t bytes() const { return bytes_; }  // kept: unsent and unacknowledged
@@ -109,6 +111,9 @@ class OutLog {
   void note_added(std::size_t size);
   void pop_front();
   void free_acknowledged();
+  void compact();
+  static std::optional<FrameHeader> only_frame(const Segment& segment);
+  static std::uint64_t renumber(Segment& segment, std::uint64_t next);
   std::size_t walk_to(std::uint64_t sequence, const Segment& segment) const;
 
   std::deque<Segment> segments_;
@@ -123,6 +128,7 @@ class OutLog {
 
   std::uint64_t next_sequence_ = 1;
   std::uint64_t acknowledged_ = 0;
+  std::size_t dropped_frames_ = 0;  // emptied since the last compact()
   std::size_t bytes_ = 0;
   std::size_t unsent_bytes_ = 0;
   std::uint64_t position_ = 0;  // bytes ever appended, for alignment

@@ -1,6 +1,9 @@
 // OutLog against a model that keeps each frame as a string.
 #include "mesh/out_log.h"
 
+#include "mesh/inbound.h"
+#include "mesh/testing/recorder.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -9,6 +12,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -293,7 +297,7 @@ struct Pair {
 
 RC_GTEST_PROP(OutLogProperty, WhatIsWrittenIsWhatWasAppendedThroughAcksDropsAndRewinds, ()) {
   Pair pair;
-  const int steps = pick(1, 60);
+  const int steps = pick(1, 50);
   for (int i = 0; i < steps; ++i) {
     switch (
         *rc::gen::weightedElement<int>({{8, 0}, {1, 1}, {1, 2}, {8, 3}, {3, 4}, {2, 5}, {1, 6}})) {
@@ -342,6 +346,99 @@ RC_GTEST_PROP(OutLogProperty, WhatIsWrittenIsWhatWasAppendedThroughAcksDropsAndR
   pair.acknowledge(pair.model.last());
   RC_ASSERT(pair.log.bytes() == 0u);
   RC_ASSERT(pair.log.all_acknowledged());
+}
+
+// Long runs with many drops, seen from the receiver's side: numbering, order and counts.
+RC_GTEST_PROP(OutLogProperty, WhatIsDroppedIsToldAndTheRestArrivesInOrder, ()) {
+  OutLog log;
+  testing::Recorder heard;
+  auto in = std::make_unique<Inbound>(heard, std::uint64_t{1} << 30);
+  auto reader = std::make_unique<FrameReader>();
+  std::uint64_t appended = 0;
+  std::uint64_t dropped = 0;
+  std::set<std::uint64_t> must_arrive;
+  const auto write = [&](std::size_t most) {
+    std::array<iovec, 8> parts;
+    std::size_t total = 0;
+    const std::size_t count = log.gather(parts, most, total);
+    std::string bytes;
+    for (std::size_t i = 0; i < count; ++i) {
+      bytes.append(static_cast<const char*>(parts[i].iov_base), parts[i].iov_len);
+    }
+    bytes.resize(std::min(bytes.size(), most));
+    log.advance(bytes.size());
+    const Status status = testing::feed(*reader, *in, bytes_of(bytes));
+    if (!status.ok()) RC_FAIL(status.message());
+  };
+  log.append_topic(1, "t");
+  const int steps = pick(1, 1'500);
+  const bool mostly_stalled = pick(0, 2) == 0;
+  for (int i = 0; i < steps; ++i) {
+    const int kind = pick(0, 100);
+    if (kind < 60) {
+      const bool droppable = pick(0, 10) > 0;
+      std::string body = std::to_string(++appended);
+      if (pick(0, 40) == 0) body.resize(300'000, ' ');
+      OutEvent event;
+      const std::string topic(1, static_cast<char>('a' + pick(0, 3)));
+      event.topic_id = 1;
+      event.topic_name = topic;
+      event.body = bytes_of(body);
+      if (body.size() >= OutLog::kExternal) {
+        event.body_owner = Buffer::copy_of(body);
+        event.body = event.body_owner.bytes();
+      }
+      if (droppable) dropped += log.drop_unsent(topic, pick(0, 2) == 0);
+      log.append_event(event, droppable);
+      if (!droppable) must_arrive.insert(appended);
+    } else if (kind < (mostly_stalled ? 61 : 90)) {
+      write(*rc::gen::element<std::size_t>(1, 40, 5'000, 400'000));
+    } else if (kind < 95) {
+      RC_ASSERT(log.acknowledge(in->received()));
+    } else if (kind == 99) {
+      reader = std::make_unique<FrameReader>();
+      in->restart();
+      RC_ASSERT(log.rewind(in->received()));
+    }
+  }
+  while (log.unsent_bytes() > 0) write(1 << 20);
+  RC_ASSERT(in->received() == log.last_sequence());
+  RC_ASSERT(log.acknowledge(in->received()));
+  RC_ASSERT(log.bytes() == 0u);
+
+  std::uint64_t told = in->take_dropped_by_peer();
+  for (const auto& line : heard.heard) {
+    RC_ASSERT(line.starts_with("gap "));
+    told += std::stoull(line.substr(4));
+  }
+  RC_ASSERT(told == dropped);
+  std::uint64_t last = 0;
+  for (const InEvent& event : in->events().events) {
+    const auto body = event.body();
+    const auto id = std::stoull(std::string(reinterpret_cast<const char*>(body.data()),
+                                            std::min<std::size_t>(body.size(), 20)));
+    RC_ASSERT(id > last);
+    last = id;
+    must_arrive.erase(id);
+  }
+  RC_ASSERT(must_arrive.empty());
+  RC_ASSERT(in->events().events.size() + dropped == appended);
+}
+
+TEST(OutLogTest, ALogOfWhichOnlyTheNewestCountsStaysSmall) {
+  OutLog log;
+  const std::string body(100, 'x');
+  for (int i = 0; i < 100'000; ++i) {
+    const std::string topic(1, static_cast<char>('a' + i % 3));
+    OutEvent event;
+    event.topic_id = 1;
+    event.topic_name = topic;
+    event.body = bytes_of(body);
+    log.drop_unsent(topic, false);
+    log.append_event(event, true);
+  }
+  EXPECT_LT(log.bytes(), 3'000u);
+  EXPECT_EQ(log.unacknowledged_events(), 3u);
 }
 
 OutEvent event_of(const std::string& body, const char* topic = "t") {

@@ -55,11 +55,14 @@ void exchange(const Arguments& args) {
   }
   while (sent < count) send_number(sent++);
   receiver.wait_for(other, count);
-  router.emit("done");
-  demand(done.wait_for(1, kSoon), "the other has everything too");
+  // Before the other may leave, which it does not until it has heard us.
   const auto counters = counters_of(other);
+  demand(counters.node_id == other && counters.received >= static_cast<unsigned>(count),
+         "the counters know what came");
   demand(counters.dropped == 0 && counters.gaps == 0, "no gap was declared");
   jobs::note(folder, "reconnects_" + me, std::to_string(counters.reconnects));
+  router.emit("done");
+  demand(done.wait_for(1, kSoon), "the other has everything too");
   demand(router.flush(kSoon), "the last word is taken");
   receiver.check();
 }
