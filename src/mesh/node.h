@@ -214,6 +214,8 @@ class Node {
   std::unique_ptr<io::Timer> tick_timer_;
   std::unique_ptr<io::Timer> ready_timer_;
   std::unique_ptr<io::Timer> flush_timer_;
+  // The news of a death can overtake the dead one's last words, with which its link came up.
+  std::set<int> died_unlinked_;
   std::uint64_t next_connection_ = 1;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // expires with stop_on_loop()
 };

@@ -475,6 +475,7 @@ void Node::link_broken(const LinkPtr& link, const std::string& reason) {
     const bool ours = dialer->link.lock() == link || (last && last->dialer() == dialer);
     if (ours) redial_later(dialer);
   }
+  if (died_unlinked_.erase(link->peer.node) > 0) declare_lost(link);
 }
 
 void Node::connection_ended(const std::shared_ptr<Connection>& connection, const Status& why) {
@@ -551,6 +552,7 @@ void Node::peer_died(int node) {
       const Lock lock(mutex_);
       if (const auto found = links_.find(node); found != links_.end()) link = found->second;
     }
+    if (!link) died_unlinked_.insert(node);
     if (!link || link->out.lost) return;
     if (link->connection) link_broken(link, "its process ended");
     declare_lost(link);

@@ -275,8 +275,16 @@ void OutLog::compact() {
     const auto header = only_frame(segment);
     return header && (header->flags & kFlagDropped) != 0;
   };
-  while (first < segments_.size() && !emptied(segments_[first])) ++first;
-  if (first == segments_.size()) return;
+  const auto is_gap = [](const Segment& segment) {
+    const auto header = only_frame(segment);
+    return header && header->kind == Kind::kGap;
+  };
+  while (first < segments_.size() && !emptied(segments_[first]) && !is_gap(segments_[first]))
+    ++first;
+  if (std::none_of(segments_.begin() + static_cast<std::ptrdiff_t>(first), segments_.end(),
+                   emptied)) {
+    return;
+  }
   const std::uint64_t base = only_frame(segments_[first])->sequence;
 
   std::uint64_t events = 0;
@@ -286,10 +294,9 @@ void OutLog::compact() {
   for (std::size_t i = first; i < segments_.size(); ++i) {
     Segment& segment = segments_[i];
     if (segment.size() == 0) continue;
-    const auto header = only_frame(segment);
-    const bool gap = header && header->kind == Kind::kGap;
+    const bool gap = is_gap(segment);
     if (gap || emptied(segment)) {
-      std::uint64_t told = header->kind == Kind::kEvent ? 1 : 0;
+      std::uint64_t told = only_frame(segment)->kind == Kind::kEvent ? 1 : 0;
       if (gap) std::memcpy(&told, segment.data.data() + segment.begin + kHeaderBytes, sizeof told);
       events += told;
       bytes_ -= segment.size();

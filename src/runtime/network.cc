@@ -75,6 +75,7 @@ Status Network::activate(const WorkerConfig& config) {
                                 });
   if (!node) return std::move(node).error();
   job.node = *std::move(node);
+  joining_.store(&job);
   job.calls = std::make_unique<Calls>(*job.node, job.internal);
   job.barrier = std::make_unique<Barrier>(*job.node, job.internal);
   job.complete.store(true);
@@ -82,7 +83,6 @@ Status Network::activate(const WorkerConfig& config) {
   log::info("listen on {}, attach to [{}]", job.node->address(),
             fmt::join(job.node->dialled(), ", "));
   memberships_.push_back(std::move(made));
-  joining_.store(&job);
   Status joined = job.node->join();
   if (!joined.ok()) {
     joining_.store(nullptr);
