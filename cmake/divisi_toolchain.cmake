@@ -49,7 +49,7 @@ endif()
 if(DIVISI_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # The instrumentation confuses gcc's flow analysis (std::regex alone gives a screenful); the
   # release build has the warning.
-  add_compile_options(-Wno-maybe-uninitialized)
+  add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds -Wno-restrict)
 endif()
 if(DIVISI_FUZZ)
   # Every module tells libFuzzer which branches an input reached; the targets add its main().
