@@ -280,7 +280,6 @@ TEST_F(ReactorTest, HandedOffWorkThatBlocksHoldsUpNobody) {
       finished.set_value();
     };
     // Where no thread is free the work goes elsewhere: then try again.
-    std::promise<bool> other;
     std::function<void()> hand = [&] {
       reactor_->hand_off(work, [&] { reactor_->post(hand); }, heavy);
     };

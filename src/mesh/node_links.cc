@@ -347,7 +347,10 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
   if (fresh) {
     auto control = std::make_shared<LinkControl>(*this);
     link = std::shared_ptr<Link>(new Link(peer, *control, options_.max_message_bytes),
-                                 [control](Link* gone) { delete gone; });
+                                 [control](Link* gone) mutable {
+                                   delete gone;
+                                   control.reset();  // it refers back to what keeps us
+                                 });
     control->set_link(link);
     link->hears = control.get();
     link->gauge = std::make_shared<FlowGauge>();

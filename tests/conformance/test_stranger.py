@@ -11,7 +11,6 @@ import os
 import pathlib
 import queue
 import random
-import shutil
 import signal
 import socket
 import struct
@@ -309,19 +308,23 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / os.environ.get("DIVISI_BUILD", "build/release")
 TOPICS = ["bare", *("task." + event for event in (
     "numbers", "greeting", "counted", "state", "made", "taken", "raw", "tensor", "to", "ending"))]
-directory = None
+scratch = directory = None
 node_ids = itertools.count(1)
 
 
 def setUpModule():
-    global directory
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="divisi_stranger_"))
-    unittest.addModuleCleanup(shutil.rmtree, directory, ignore_errors=True)
+    global scratch, directory
+    scratch = tempfile.TemporaryDirectory(prefix="divisi_stranger_")
+    directory = pathlib.Path(scratch.name)
     (directory / "package").mkdir()
     (directory / "answering.cc").write_text(PACKAGE)
-    subprocess.run(["g++", "-std=c++20", "-O1", "-shared", "-fPIC", f"-I{REPOSITORY}/include",
+    subprocess.run(["g++", "-std=c++20", "-shared", "-fPIC", f"-I{REPOSITORY}/include",
                     directory / "answering.cc", "-o", directory / "package" / "answering.so",
                     f"-L{BUILD}/lib", "-ldivisi"], check=True)
+
+
+def tearDownModule():
+    scratch.cleanup()
 
 
 def secret_file(text):
@@ -341,7 +344,8 @@ class Job:
             self.lines = queue.Queue()
             self.process = subprocess.Popen(
                 [BUILD / "bin" / "ditask", "--package", directory / "package", "--main", "answering.answer",
-                 "--address", "127.0.0.1", "--ports", str(self.port), *map(str, arguments)],
+                 "--address", "127.0.0.1", "--ports", str(self.port), "--log-level", "debug",
+                 *map(str, arguments)],
                 env={name: value for name, value in os.environ.items()
                      if not name.startswith(("DI_", "SLURM", "DITASK", "DIVISI"))},
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True)

@@ -140,7 +140,7 @@ class ThreeServers(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.directory, ignore_errors=True)
         (cls.directory / "package").mkdir()
         (cls.directory / "meeting.cc").write_text(PACKAGE)
-        subprocess.run(["g++", "-std=c++20", "-O1", "-shared", "-fPIC", f"-I{REPOSITORY}/include",
+        subprocess.run(["g++", "-std=c++20", "-shared", "-fPIC", f"-I{REPOSITORY}/include",
                         cls.directory / "meeting.cc", "-o", cls.directory / "package" / "meeting.so",
                         f"-L{BUILD}/lib", "-ldivisi"], check=True)
 
