@@ -441,11 +441,12 @@ TEST(OutLogTest, ALogOfWhichOnlyTheNewestCountsStaysSmall) {
   EXPECT_EQ(log.unacknowledged_events(), 3u);
 }
 
-OutEvent event_of(const std::string& body, const char* topic = "t") {
+// `body` is a literal: the event only looks at it.
+OutEvent event_of(std::string_view body, const char* topic = "t") {
   OutEvent event;
   event.topic_id = 1;
   event.topic_name = topic;
-  event.body = bytes_of(body);
+  event.body = std::as_bytes(std::span(body));
   return event;
 }
 
