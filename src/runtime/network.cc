@@ -41,8 +41,9 @@ mesh::NodeOptions node_options(const WorkerConfig& config) {
   return options;
 }
 
-// The hooks are in place before any worker starts.
-[[maybe_unused]] const bool hooks_installed = [] {
+// The hooks are in place before any worker starts, and before the constructors of tests that put
+// others there: linkers order constructors of the same priority as they like.
+[[gnu::constructor(1000)]] void install_hooks() {
   WorkerHooks hooks;
   hooks.activate = [](const WorkerConfig& config) { return Network::instance().activate(config); };
   hooks.deactivate = [](bool failed) { Network::instance().deactivate(failed); };
@@ -50,8 +51,7 @@ mesh::NodeOptions node_options(const WorkerConfig& config) {
   hooks.request_finish = [] { Network::instance().request_finish(); };
   hooks.peer_died = [](int node) { Network::instance().peer_died(node); };
   set_worker_hooks(std::move(hooks));
-  return true;
-}();
+}
 
 }  // namespace
 
