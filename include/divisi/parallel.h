@@ -145,7 +145,10 @@ class DIVISI_API Parallel {
 
   // --- events of the router, beside those of tasks ---
   // `peer_joined`, `peer_lost`, `peer_back` and `peer_left` are events too: listeners take (int
-  // node_id).
+  // node_id). The router alone makes them: no peer can send them, and emit refuses these names.
+  //
+  // What a listener throws, or a payload it cannot take, never stops receiving. The first such
+  // error is thrown once, by the next emit outside of the router's listeners; others are logged.
   template <class F>
   ListenerId on(std::string_view event, F&& fn, ListenOptions options = {}) {
     return add(event, detail::make_listener(std::forward<F>(fn)), options, false);

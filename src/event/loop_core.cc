@@ -310,6 +310,10 @@ bool LoopCore::on_loop_thread() noexcept {
   return Strand::any_current();
 }
 
+bool LoopCore::is_current() const noexcept {
+  return std::ranges::any_of(strands_, [](const auto& strand) { return strand->is_current(); });
+}
+
 void LoopCore::report(const std::exception_ptr& error, std::string_view event) noexcept {
   if (options_.on_error == OnError::kRaise && errors_.store(error)) {
     wake_waiters(WakeReason::kError);
@@ -351,7 +355,7 @@ void LoopCore::stop_from_inside() {
 Status LoopCore::stop() {
   const bool is_first = !stopped_.exchange(true);
   if (is_first) wake_waiters(WakeReason::kStopped);
-  if (std::ranges::any_of(strands_, [](const auto& strand) { return strand->is_current(); })) {
+  if (is_current()) {
     if (is_first) stop_from_inside();
     return {};
   }

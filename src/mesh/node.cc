@@ -46,6 +46,14 @@ const char* to_string(PeerChange change) {
   return "peer";
 }
 
+bool is_peer_change(std::string_view event) {
+  for (const auto change :
+       {PeerChange::kJoined, PeerChange::kLost, PeerChange::kBack, PeerChange::kLeft}) {
+    if (event == to_string(change)) return true;
+  }
+  return false;
+}
+
 Result<std::unique_ptr<Node>> Node::start(io::Reactor& reactor, NodeOptions options,
                                           OnPeerChange on_change) {
   while (options.self.incarnation == 0) options.self.incarnation = io::random_u64();

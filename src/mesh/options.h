@@ -8,6 +8,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace divisi::mesh {
@@ -42,6 +43,8 @@ enum class PeerChange {
   kLeft,    // it said goodbye
 };
 const char* to_string(PeerChange change);
+// Whether `event` is one of those names.
+bool is_peer_change(std::string_view event);
 
 struct PeerInfo {
   int node = 0;

@@ -41,6 +41,33 @@ mesh::NodeOptions node_options(const WorkerConfig& config) {
   return options;
 }
 
+// One report about a peer for the router's listeners.
+class PeerReport final : public event::Batch {
+ public:
+  PeerReport(const char* name, Payload payload, int node)
+      : name_(name), payload_(std::move(payload)), node_(node) {}
+
+  void deliver(event::Dispatcher& sink) noexcept override {
+    sink.dispatch({name_, payload_.view(), node_, 0});
+  }
+
+ private:
+  const char* const name_;
+  const Payload payload_;
+  const int node_;
+};
+
+// An emit would not do: it throws what an earlier listener has thrown.
+void report(event::LoopCore& listeners, mesh::PeerChange change, int node) {
+  const char* const name = mesh::to_string(change);
+  if (!listeners.listened(name)) return;
+  PackScratch scratch;
+  const PayloadView& payload = pack_args(scratch, node);
+  if (listeners.dispatch_inline({name, payload, node, 0})) return;
+  auto posted = std::make_unique<PeerReport>(name, Payload::copy_of(payload), node);
+  if (listeners.post(std::move(posted))) listeners.wake();
+}
+
 // The hooks are in place before any worker starts, and before the constructors of tests that put
 // others there: linkers order constructors of the same priority as they like.
 [[gnu::constructor(1000)]] void install_hooks() {
@@ -98,18 +125,13 @@ Status Network::activate(const WorkerConfig& config) {
 
 void Network::peer_changed(Membership& job, mesh::PeerChange change, const mesh::PeerInfo& peer) {
   using mesh::PeerChange;
-  const std::string name = mesh::to_string(change);
   if (job.complete.load()) {  // before that, activate() looks at the peers itself
     if (change == PeerChange::kJoined) job.barrier->add_peer(peer.node);
     if (change == PeerChange::kLost || change == PeerChange::kLeft) {
       job.calls->peer_gone(peer.node);
     }
   }
-  try {
-    job.events.emit(name, peer.node);
-  } catch (...) {
-    // A listener's earlier failure, stored in the loop: it is raised where the user looks.
-  }
+  report(*job.events.core(), change, peer.node);
   const auto& linked = job.config.linked_nodes;
   const bool hub = job.config.topology == Topology::kStar && job.config.local_id > 0 &&
                    std::find(linked.begin(), linked.end(), peer.node) != linked.end();

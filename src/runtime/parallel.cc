@@ -22,6 +22,13 @@ Network::Membership* job() {
 }
 
 Result<runtime::PlanOptions> plan_options(const ParallelOptions& options) {
+// A listener that failed is told once, where it can be handled. The router's listeners themselves
+// emit on: were one of them to get the error, it would fail for the fault of another.
+void raise_once(EventLoop& events) {
+  if (!events.has_error() || events.core()->is_current()) return;
+  if (const std::exception_ptr error = events.take_error()) std::rethrow_exception(error);
+}
+
   if (options.mq_type != "nng" && options.mq_type != "divisi") {
     return failure(Code::kInvalid, "mq_type '{}' is not known; use 'nng' (the built-in transport)",
                    options.mq_type);
@@ -124,7 +131,8 @@ ListenerId Parallel::add(std::string_view event, std::unique_ptr<detail::Listene
         "router.on('{}'): this process is not part of a job; call it inside main", event));
   }
   const ListenerId id = active->events.add(event, std::move(listener), options, once);
-  active->node->subscribe(event, event, active->events.core());
+  // Reports about peers are made here: no peer may send them.
+  if (!mesh::is_peer_change(event)) active->node->subscribe(event, event, active->events.core());
   return id;
 }
 
@@ -154,7 +162,10 @@ void Parallel::off(std::string_view pattern, ListenerId id) {
 
 void Parallel::send(std::string_view topic, const PayloadView& payload,
                     const SendOptions& options) {
-  if (auto* const active = job()) active->events.raise_stored();
+  if (mesh::is_peer_change(topic)) {
+    throw UsageError(fmt::format("router.emit('{}'): the router reports that itself", topic));
+  }
+  if (auto* const active = job()) raise_once(active->events);
   Network::instance().send(topic, payload, options);
 }
 

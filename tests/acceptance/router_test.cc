@@ -228,6 +228,68 @@ TEST(RouterTest, Outside_of_a_run_it_is_inactive_and_emits_vanish) {
   EXPECT_THROW(router().on("e", [](int) {}), divisi::UsageError);
 }
 
+// --- what listeners throw, and what peers may not say ---
+
+std::size_t failures(int emits) {
+  std::size_t failed = 0;
+  for (int i = 0; i < emits; ++i) failed += error_of([] { router().emit("idle"); }) != "no error";
+  return failed;
+}
+
+void answer_after_a_failure() {
+  Gathered<int> answers;
+  Gathered<int> gone;
+  if (router().node_id() == 0) {
+    router().on("answer", [&](int i) { answers.add(i); });
+    router().barrier(kSoon);
+    router().emit("question", "no number");
+    for (int i = 0; i < 10; ++i) router().emit("question", i);
+    demand(answers.wait_for(10), "every question that can be read is answered");
+    router().barrier(kSoon);
+    router().emit("question", "again no number");
+    router().emit("question", 10);
+    demand(answers.wait_for(11), "also after the next one");
+    router().off("answer");
+    router().barrier(kSoon);
+    return;
+  }
+  router().on("question", [](int i) { router().emit("answer", i); });
+  router().on("peer_left", [&](int node) { gone.add(node); });
+  router().barrier(kSoon);
+  router().barrier(kSoon);
+  demand_text(error_of([] { router().emit("idle"); }), "question");
+  demand(failures(3) == 0, "it is thrown once");
+  router().barrier(kSoon);
+  demand(gone.wait_for(1), "a stored error does not silence reports about peers");
+  demand(failures(3) == 1, "the second one is thrown too, once");
+  router().off("*");
+}
+DIVISI_MAIN(answer_after_a_failure)
+
+TEST(RouterTest, A_listener_that_failed_is_told_once_and_silences_nobody) {
+  Parallel::runner(workers(2))(answer_after_a_failure);
+}
+
+void sender_of_reports() {
+  Gathered<int> heard;
+  for (const char* name : {"peer_joined", "peer_lost", "peer_back", "peer_left"}) {
+    router().on(name, [&](int node) {
+      if (node == 7) heard.add(node);
+    });
+    demand_text(error_of([&] { router().emit(name, 7); }), name);
+  }
+  router().ready();
+  router().barrier(kSoon);
+  router().barrier(kSoon);
+  demand(heard.size() == 0, "nobody has heard a report");
+  router().off("*");
+}
+DIVISI_MAIN(sender_of_reports)
+
+TEST(RouterTest, Reports_about_peers_are_not_to_be_emitted) {
+  Parallel::runner(workers(2))(sender_of_reports);
+}
+
 // --- policies ---
 
 // The receiver's callback is slow, so that the queue fills; what the policy drops is counted.
