@@ -1,0 +1,115 @@
+"""Lossless, ordered events for an unmodified DI-engine, chosen by one flag.
+
+    Parallel.runner(n_parallel_workers=2, mq_type="divisi")(main)
+    ditask --mq-type divisi --package my_module --main my_module.main
+
+Importing this module adds the queue type `divisi` to DI-engine in this process. Where divisi is installed nobody has to:
+its start-up hook does so as soon as DI-engine's router is loaded. Worker processes import it because the name of the
+queue that they are handed is an object of this module.
+
+DI-engine looks the type up in three places. Its registry is open; the table of the runner and the parsers of platforms
+know `nng` and `redis` only, so those two are shown `nng`, whose addresses are ours too, and the workers get `divisi`.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from typing import Any, Callable, Dict, List
+
+from ding.framework.message_queue.mq import MQ
+from ding.framework.parallel import Parallel
+from ding.utils.registry_factory import MQ_REGISTRY
+
+from ._ding_order import keep_order
+from ._node_queue import NodeQueue
+
+NAME = "divisi"
+"""The type: `mq_type="divisi"`, `--mq-type divisi`."""
+
+# How long a worker waits for the siblings its topology links it with. They start at the same time and load a learning
+# library first.
+_SIBLINGS_S = float(os.environ.get("DIVISI_JOIN_TIMEOUT", "60"))
+# Nodes of another launcher may start whenever they like, as with DI-engine's own queue; this covers those that are up.
+_OTHERS_S = 5.0
+
+
+class MqType(str):
+    """A queue type that a process cannot unpickle without importing this module."""
+
+
+class DivisiMQ(NodeQueue, MQ):
+    """DI-engine's message queue over the native transport. Made by its router in each worker."""
+
+    def __init__(
+        self, listen_to: str = "", attach_to: Any = None, siblings: int = 0, peers: int = 0, **_ignored: Any
+    ) -> None:
+        """Opens the node and waits for those it is linked with: `siblings` of the same launcher, `peers` in all."""
+        router = Parallel()
+        super().__init__(listen_to, attach_to, listens=lambda topic: router._event_loop.listened(topic))
+        keep_order(router)
+        if not self.join(siblings, _SIBLINGS_S):
+            self.stop()
+            raise TimeoutError(f"{listen_to}: fewer than {siblings} workers of this launcher after {_SIBLINGS_S:g} s")
+        self.join(peers, _OTHERS_S)
+
+
+def extend() -> None:
+    """Adds the type to as much of DI-engine as is loaded. Does nothing the second time."""
+    if NAME not in MQ_REGISTRY:
+        MQ_REGISTRY.register(NAME, DivisiMQ)
+        Parallel.runner = classmethod(_with_divisi(Parallel.runner.__func__))
+    parsers = sys.modules.get("ding.entry.cli_parsers")
+    for platform, parser in getattr(parsers, "PLATFORM_PARSERS", {}).items():
+        if not hasattr(parser, NAME):
+            parsers.PLATFORM_PARSERS[platform] = _as_for_nng(parser)
+
+
+def _with_divisi(original: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def runner(cls: type, *args: Any, **kwargs: Any) -> Callable[..., None]:
+        call = signature.bind(cls, *args, **kwargs)
+        if call.arguments.get("mq_type") != NAME:
+            return original(cls, *args, **kwargs)
+        call.arguments["mq_type"] = "nng"
+        call.arguments["cls"] = _Planner(cls)
+        return original(*call.args, **call.kwargs)
+
+    return runner
+
+
+class _Planner:
+    """Stands for `Parallel` while it plans: its plan for nng, with our type in it."""
+
+    def __init__(self, parallel: type) -> None:
+        self._parallel = parallel
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parallel, name)
+
+    def _nng_args_parser(self, **options: Any) -> List[Dict[str, Any]]:
+        workers = self._parallel._nng_args_parser(**options)
+        addresses = {worker["listen_to"] for worker in workers}
+        for worker in workers:
+            dialled = set(worker["attach_to"])
+            dialling = sum(worker["listen_to"] in other["attach_to"] for other in workers)
+            siblings = len(dialled & addresses) + dialling
+            worker.update(mq_type=MqType(NAME), siblings=siblings, peers=len(dialled) + dialling)
+        return workers
+
+
+def _as_for_nng(parser: Callable[..., Dict[str, Any]]) -> Callable[..., Dict[str, Any]]:
+    @functools.wraps(parser)
+    def parse(platform_spec: Any = None, **arguments: Any) -> Dict[str, Any]:
+        if arguments.get("mq_type") != NAME:
+            return parser(platform_spec, **arguments)
+        return {**parser(platform_spec, **{**arguments, "mq_type": "nng"}), "mq_type": NAME}
+
+    parse.divisi = True  # type: ignore[attr-defined]
+    return parse
+
+
+extend()
