@@ -65,6 +65,10 @@ struct ParallelOptions {
   std::chrono::milliseconds grace{5'000};  // between asking workers to end and killing them
   std::string log_dir = {};                // one file a node
   std::string log_level = "info";
+  // Every event carries an id, and both sides log a line: what, to or from whom, how many bytes,
+  // how long it waited. The variable DIVISI_TRACE=1 does the same. For looking closely, not for
+  // speed.
+  bool trace = false;
 };
 
 // A run that failed: the text names the node and carries its own message.
@@ -102,6 +106,7 @@ struct PeerCounters {
   std::uint64_t queued_bytes = 0;
   std::uint64_t unacknowledged = 0;     // events
   std::chrono::milliseconds oldest{0};  // about how long the oldest of them has waited
+  std::uint64_t refused = 0;  // pickled events of the peer: without a secret and allow_pickle
 };
 
 struct TopicCounters {

@@ -265,6 +265,12 @@ void set_identity(std::string job, int node) {
   output().sink->set_identity(std::move(job), node);
 }
 
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 32 || c == 127; }, '?');
+  return text;
+}
+
 void set_json(bool json) {
   output().sink->set_json(json);
 }

@@ -37,6 +37,9 @@ DIVISI_API void set_identity(std::string job, int node);
 // true: each line is a JSON object with time, level, job, node and message.
 DIVISI_API void set_json(bool json);
 
+// Without control characters, which a stranger's text must not bring to a terminal.
+DIVISI_API std::string printable(std::string text);
+
 namespace detail {
 // Written by set_level only. Relaxed: a line more or less around the change is harmless.
 DIVISI_API extern std::atomic<Level> threshold;

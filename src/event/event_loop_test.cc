@@ -19,6 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Far beyond what anything here takes: reached only when something is broken.
 constexpr auto kDeadline = 30s;
@@ -110,6 +111,18 @@ TEST(EventLoopTest, A033_AnErrorIsStoredAndTheNextEmitRaisesIt) {
   EXPECT_THROW(loop.raise_stored(), std::runtime_error);
   EXPECT_THROW(loop.wait_for("anything", 0s), std::runtime_error);
   loop.stop();  // was seen already
+}
+
+TEST(EventLoopTest, AnErrorThatAnotherLoopHandsOnNamesItsEventOnce) {
+  EventLoop inner("inner");
+  inner.on("bad", [](int) {});
+  inner.emit("bad", "no number");
+  EXPECT_THAT(stored_text(inner), StartsWith("event \"bad\": "));
+  EventLoop outer("outer");
+  outer.on("event", [&] { inner.emit("anything"); });
+  outer.emit("event");
+  EXPECT_EQ(stored_text(outer), stored_text(inner));
+  EXPECT_THROW(outer.stop(), PayloadError);
 }
 
 TEST(EventLoopTest, A034_OtherListenersStillRun) {

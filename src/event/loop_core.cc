@@ -276,6 +276,10 @@ void LoopCore::run_one(Listener& listener, EventEntry& entry, const Call& call) 
   try {
     listener.call(call);
   } catch (const PayloadError& error) {
+    // One that an emit in the listener has thrown names its event already.
+    if (std::string_view(error.what()).starts_with("event \"")) {
+      return report(std::current_exception(), entry.name);
+    }
     report(std::make_exception_ptr(
                PayloadError(fmt::format("event \"{}\": {}", entry.name, error.what()))),
            entry.name);

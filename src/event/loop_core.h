@@ -98,13 +98,13 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
 
   // True while the calling thread runs listeners on any loop's strand.
   static bool on_loop_thread() noexcept;
+  // The same for this loop's own strands.
+  bool is_current() const noexcept;
 
   // --- waiting ---
   WaitResult wait(std::string_view event, const WaitSpec& spec);
   // Ends the waits that are under way (kFinish: those that asked for it).
   void wake_waiters(WakeReason reason);
-  // The same for this loop's own strands.
-  bool is_current() const noexcept;
 
   // --- errors ---
   ErrorSlot& errors() noexcept { return errors_; }

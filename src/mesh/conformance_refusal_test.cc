@@ -147,6 +147,52 @@ TEST_P(RefusalConformance, AStrangerThatSaysNothingIsClosedAfterAWhile) {
   expect_healthy(a, {});
 }
 
+PayloadView pickled(std::string_view bytes) {
+  PayloadView payload;
+  payload.codec = Codec::kPickle;
+  payload.body = std::as_bytes(std::span(bytes));
+  return payload;
+}
+
+TEST_P(RefusalConformance, PickledEventsNeedASecretOrLeave) {
+  NodeOptions trusting;
+  trusting.allow_pickle = true;
+  TestNode a(0, fresh(), {});
+  TestNode b(1, "", {a->address()}, trusting);
+  link(a, b);
+  Inbox<std::size_t> at_a;
+  Inbox<std::size_t> at_b;
+  a.on("n", [&](const Buffer& bytes) { at_a.add(bytes.size()); });
+  a.on("number", [&](std::size_t n) { at_a.add(n); });
+  b.on("n", [&](const Buffer& bytes) { at_b.add(bytes.size()); });
+
+  const Status refused = a->send("n", pickled("abc"), {});
+  EXPECT_EQ(refused.code(), Code::kInvalid);
+  EXPECT_THAT(refused.message(), HasSubstr("--secret-file"));
+  EXPECT_THAT(refused.message(), HasSubstr("--allow-pickle"));
+
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(b->send("n", pickled("abc"), {}).ok());
+  ASSERT_TRUE(b.emit("number", std::size_t{7}).ok());
+  EXPECT_TRUE(at_a.reaches(1));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(at_a.values(), std::vector<std::size_t>{7});
+  EXPECT_TRUE(eventually([&] { return a.stats_of(1).refused == 3; }));
+  EXPECT_EQ(a.stats_of(1).reconnects, 0u);
+  EXPECT_THAT(said, HasSubstr("node 1 sends pickled events"));
+  EXPECT_EQ(said.find("pickled"), said.rfind("pickled")) << "told once:\n" << said;
+}
+
+TEST_P(RefusalConformance, PickledEventsOfAJobWithASecretArrive) {
+  TestNode a(0, fresh(), {}, job("j", "s"));
+  TestNode b(1, "", {a->address()}, job("j", "s"));
+  link(a, b);
+  Inbox<std::size_t> seen;
+  a.on("n", [&](const Buffer& bytes) { seen.add(bytes.size()); });
+  ASSERT_TRUE(b->send("n", pickled("abc"), {}).ok());
+  EXPECT_TRUE(seen.reaches(1));
+}
+
 TEST_P(RefusalConformance, TwoProcessesWithOneNodeIdAreToldSo) {
   NodeOptions options;
   options.lost_after = 1s;

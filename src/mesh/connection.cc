@@ -125,6 +125,7 @@ bool Connection::on_readable() {
       const Status status = reader_.commit(bytes, link->in);
       node_.received(link);
       if (!status.ok()) {
+        if (status.code() == Code::kInvalid) node_.say_why(link, status.message());
         end(status);
         return false;
       }

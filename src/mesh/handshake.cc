@@ -1,5 +1,6 @@
 #include "mesh/handshake.h"
 
+#include "base/log.h"
 #include "divisi/packer.h"
 #include "io/crypto.h"
 
@@ -227,9 +228,7 @@ Status Handshake::on_reject(std::span<const std::byte> content) {
     return true;
   });
   if (!read.ok()) reason = "an unreadable rejection";
-  // Control characters of a stranger do not reach a terminal.
-  std::replace_if(
-      reason.begin(), reason.end(), [](unsigned char c) { return c < 32 || c == 127; }, '?');
+  reason = log::printable(std::move(reason));
   state_ = State::kFailed;
   rejected_by_peer_ = true;
   reject_code_ = static_cast<RejectCode>(std::min<std::uint64_t>(code, 255));

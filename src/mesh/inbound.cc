@@ -54,6 +54,11 @@ void read_buffers(const InEvent& event, const Buffer& owner, std::vector<Buffer>
   }
 }
 
+std::uint64_t InEvent::trace() const {
+  if ((flags & kFlagTrace) == 0) return 0;
+  return read_at<std::uint64_t>(message + body_offset - 8u * buffers - 8u);
+}
+
 void Inbound::restart() {
   connection_bytes_ = 0;
   // A first chunk that was cut off comes again whole, or its message was dropped meanwhile.
@@ -122,6 +127,12 @@ Status Inbound::on_frame(const FrameHeader& header, std::span<const std::byte> c
 
 Status Inbound::on_event(const FrameHeader& header, std::span<const std::byte> content,
                          const Buffer& owner, bool landed) {
+  if ((header.flags & ~kEventFlags) != 0) {
+    return make_status(Code::kInvalid, "an event with unknown flags 0x{:02x}", header.flags);
+  }
+  if (header.codec > kCodecPickle) {
+    return make_status(Code::kInvalid, "an event in the unknown codec {}", header.codec);
+  }
   if ((header.flags & kFlagDropped) != 0) {
     ++dropped_by_peer_;
     return {};
@@ -198,6 +209,7 @@ Status Inbound::add_message(const FrameHeader& header, std::span<const std::byte
     if (message.size() < at + 2) return malformed();
     const auto length = read_at<std::uint16_t>(message.data() + at);
     at += 2;
+    if (length == 0) return make_status(Code::kInvalid, "an event without a name");
     if (length > kMaxTopicName || message.size() < at + length) return malformed();
     name = {reinterpret_cast<const char*>(message.data() + at), length};
     at += length;
@@ -217,6 +229,10 @@ Status Inbound::add_message(const FrameHeader& header, std::span<const std::byte
 
   auto topic = topic_of(id, name);
   if (!topic) return std::move(topic).error();
+  if (header.codec == kCodecPickle && !allow_pickle_) {
+    ++refused_;
+    return {};
+  }
   ++(*topic)->received;
   event.topic = *topic;
   event.message = message.data();
@@ -254,13 +270,15 @@ Status Inbound::on_control(const FrameHeader& header, std::span<const std::byte>
       return control_.on_ack(header.sequence, read_at<std::uint64_t>(content.data()));
     case Kind::kReady: control_.on_ready(); return {};
     case Kind::kBye: {
-      auto reason = read_names(content);
-      if (!reason || reason->empty()) {
+      if (content.empty()) {
         control_.on_bye(true, "");
-      } else {
-        control_.on_bye(false, reason->front());
+        return {};
       }
-      return {};
+      auto reason = read_names(content);
+      if (!reason) return std::move(reason).error();
+      if (reason->empty()) return make_status(Code::kInvalid, "a goodbye with an empty reason");
+      control_.on_bye(false, reason->front());
+      return make_status(Code::kUnavailable, "the peer closed the link: {}", reason->front());
     }
     default: break;
   }

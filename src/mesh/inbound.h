@@ -39,6 +39,7 @@ struct InEvent {
   std::uint8_t buffers = 0;
 
   std::span<const std::byte> body() const { return {message + body_offset, body_length}; }
+  std::uint64_t trace() const;  // 0: none
 };
 
 // The events of one read, in order.
@@ -66,8 +67,8 @@ class Inbound final : public FrameReader::Handler {
     virtual void on_gap(std::uint64_t events) = 0;
   };
 
-  Inbound(Control& control, std::uint64_t max_message)
-      : control_(control), max_message_(max_message) {}
+  Inbound(Control& control, std::uint64_t max_message, bool allow_pickle = false)
+      : control_(control), max_message_(max_message), allow_pickle_(allow_pickle) {}
 
   // A new connection continues after received().
   void restart();
@@ -79,6 +80,8 @@ class Inbound final : public FrameReader::Handler {
   std::uint64_t assembling_bytes() const { return filled_; }
   // Events that the peer's policy removed, since the last call.
   std::uint64_t take_dropped_by_peer() { return std::exchange(dropped_by_peer_, 0); }
+  // Pickled events that were not to be believed (decision N5), since the last call.
+  std::uint64_t take_refused() { return std::exchange(refused_, 0); }
 
   // The events since the last clear_events(). Their topics live as long.
   Received& events() { return events_; }
@@ -104,9 +107,11 @@ class Inbound final : public FrameReader::Handler {
 
   Control& control_;
   const std::uint64_t max_message_;
+  const bool allow_pickle_;
   std::uint64_t received_ = 0;
   std::uint64_t connection_bytes_ = 0;
   std::uint64_t dropped_by_peer_ = 0;
+  std::uint64_t refused_ = 0;
 
   std::vector<std::unique_ptr<InTopic>> topics_;         // by id - 1
   std::vector<std::unique_ptr<InTopic>> inline_topics_;  // of the events in events_

@@ -45,6 +45,11 @@ std::string frame(Kind kind, const std::string& content, std::uint64_t sequence 
   return bytes + content;
 }
 
+std::string in_codec(std::uint8_t codec, std::string framed) {
+  framed[2] = static_cast<char>(codec);
+  return framed;
+}
+
 template <class T>
 std::string number(T value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
@@ -276,6 +281,15 @@ TEST(InboundTest, MalformedFramesAreRefusedWithAReason) {
              1, kFlagMore) +
            frame(Kind::kChunk, "123456", 2),
        "belongs to no message"},
+      {"unknown codec", topic + in_codec(3, frame(Kind::kEvent, prefix, 2)), "unknown codec 3"},
+      {"unknown flag", topic + frame(Kind::kEvent, prefix, 2, 0x20), "unknown flags 0x20"},
+      {"unknown flag of a long message", frame(Kind::kEvent, first_chunk, 1, kFlagMore | 0x80),
+       "unknown flags 0x81"},
+      {"event without a name",
+       frame(Kind::kEvent, number(0u) + number(0u) + number(std::uint16_t{0}), 1),
+       "without a name"},
+      {"goodbye with garbage", frame(Kind::kBye, "\xc1"), "malformed list"},
+      {"goodbye without its reason", frame(Kind::kBye, "\x90"), "empty reason"},
       {"names that are no list", frame(Kind::kSubscribe, "\xa1x"), "malformed list"},
       {"names cut off", frame(Kind::kSubscribe, "\x92\xa1x"), "malformed list"},
       {"a name too long", frame(Kind::kRoles, "\x91\xda\x01\x05" + std::string(261, 'n')),
@@ -286,6 +300,28 @@ TEST(InboundTest, MalformedFramesAreRefusedWithAReason) {
     EXPECT_FALSE(status.ok()) << test.what;
     EXPECT_EQ(status.code(), Code::kInvalid) << test.what;
     EXPECT_THAT(status.message(), HasSubstr(test.reason)) << test.what;
+  }
+}
+
+TEST(InboundTest, AGoodbyeWithAReasonEndsTheConnectionAtOnce) {
+  Recorder heard;
+  const Status status = fate_of(frame(Kind::kBye, "\x91\xa4oops") + golden("ready"), &heard);
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("oops"));
+  EXPECT_THAT(heard.heard, ElementsAre("bye false oops"));
+}
+
+TEST(InboundTest, PickledEventsAreTakenOnlyWithLeave) {
+  const std::string stream = golden("topic") + in_codec(2, golden("event"));
+  for (const bool allowed : {false, true}) {
+    Recorder heard;
+    Inbound in(heard, kMaxMessage, allowed);
+    FrameReader reader;
+    ASSERT_TRUE(feed(reader, in, bytes_of(stream)).ok());
+    heard.take(in);
+    EXPECT_EQ(heard.heard.size(), allowed ? 1u : 0u);
+    EXPECT_EQ(in.take_refused(), allowed ? 0u : 1u);
+    EXPECT_EQ(in.received(), 2u);  // refused, but acknowledged: it is not to come again
   }
 }
 

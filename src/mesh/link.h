@@ -57,12 +57,13 @@ struct Outbound {
   std::uint64_t dropped = 0;
   std::uint64_t undelivered = 0;  // of dead predecessors
   std::uint64_t gaps_told = 0;
+  std::uint64_t refused = 0;  // pickled events of the peer
   std::uint64_t reconnects = 0;
 };
 
 struct Link {
-  Link(Identity who, Inbound::Control& control, std::uint64_t max_message)
-      : peer(std::move(who)), in(control, max_message) {}
+  Link(Identity who, Inbound::Control& control, const NodeOptions& options)
+      : peer(std::move(who)), in(control, options.max_message_bytes, options.takes_pickle()) {}
 
   // Changed only when a connection is attached, on the loop, under Node::mutex_.
   Identity peer;

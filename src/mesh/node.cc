@@ -34,6 +34,12 @@ constexpr auto kAheadWait = std::chrono::milliseconds(50);
 
 constexpr auto kAwayAtEnd = std::chrono::seconds(1);
 
+void log_emit(const OutEvent& event, int peer, std::size_t bytes, std::chrono::nanoseconds waited) {
+  log::info("trace emit event={} id={:016x} peer={} bytes={} waited_us={}", event.topic_name,
+            event.trace, peer, bytes,
+            std::chrono::duration_cast<std::chrono::microseconds>(waited).count());
+}
+
 }  // namespace
 
 const char* to_string(PeerChange change) {
@@ -71,7 +77,7 @@ Node::Node(io::Reactor& reactor, NodeOptions options, OnPeerChange on_change)
     : reactor_(reactor),
       options_(std::move(options)),
       on_change_(std::move(on_change)),
-      routes_(options_.queue_bytes) {}
+      routes_(options_.queue_bytes, options_.trace) {}
 
 Node::~Node() {
   close(std::chrono::milliseconds(0));
@@ -195,6 +201,19 @@ Status Node::send(std::string_view topic, const PayloadView& payload, const Send
     return make_status(Code::kInvalid, "event '{}' has {} large buffers, at most {}", topic,
                        payload.buffers.size(), kMaxBuffers);
   }
+  if (payload.codec == Codec::kPickle && !options_.takes_pickle()) {
+    return make_status(
+        Code::kInvalid,
+        "event '{}' is a Python pickle, which peers take only in a job with a secret "
+        "(--secret-file, or the runner's secret) or with --allow-pickle "
+        "(allow_pickle)",
+        topic);
+  }
+  std::chrono::steady_clock::time_point started;
+  if (options_.trace) [[unlikely]] {
+    started = std::chrono::steady_clock::now();
+    event.trace = options_.self.incarnation + traced_.fetch_add(1) + 1;
+  }
   const std::size_t bytes = OutLog::message_bytes(event);
   if (bytes > options_.max_message_bytes || payload.body.size() > 0xffffffffu) {
     return make_status(Code::kInvalid, "event '{}' is {} bytes, a message has at most {}", topic,
@@ -240,6 +259,11 @@ Status Node::send(std::string_view topic, const PayloadView& payload, const Send
   const bool at_once = !flush_requested_ && was_idle();
   for (const LinkPtr& link : targets) written_or_flush_later(lock, link, at_once);
   if (at_once) last_send_ = reactor_.now();
+  if (options_.trace) [[unlikely]] {
+    lock.unlock();
+    const auto waited = std::chrono::steady_clock::now() - started;
+    for (const LinkPtr& link : targets) log_emit(event, link->peer.node, bytes, waited);
+  }
   targets.clear();
   return first_failure;
 }
@@ -518,6 +542,7 @@ NodeStats Node::stats() const {
     row.dropped = out.dropped;
     row.lost = out.undelivered;
     row.gaps = out.gaps_told;
+    row.refused = out.refused;
     row.reconnects = out.reconnects;
     row.queued_bytes = out.log.bytes();
     row.unacknowledged = out.log.unacknowledged();

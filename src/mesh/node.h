@@ -18,11 +18,14 @@
 #include "mesh/options.h"
 #include "mesh/routes.h"
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -149,7 +152,9 @@ class Node {
   void detach(const LinkPtr& link, const std::string& reason);
   void connection_ended(const std::shared_ptr<Connection>& connection, const Status& why);
   void link_broken(const LinkPtr& link, const std::string& reason);
-  void declare_lost(const LinkPtr& link);
+  void declare_lost(const LinkPtr& link, std::string_view why);
+  void say_why(const LinkPtr& link, const std::string& reason);
+  void complain(const std::string& text);
   void retire(const LinkPtr& link, bool said_goodbye);
   void received(const LinkPtr& link);
   void dialer_joined(const std::shared_ptr<Dialer>& dialer);
@@ -174,8 +179,9 @@ class Node {
   const OnPeerChange on_change_;
   std::string address_;
 
-  // Provides its own synchronisation.
+  // Provide their own synchronisation.
   Routes routes_;
+  std::atomic<std::uint64_t> traced_{0};  // events that got a trace id
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;  // acknowledgements, links, joining
@@ -217,6 +223,8 @@ class Node {
   // The news of a death can overtake the dead one's last words, with which its link came up.
   std::set<int> died_unlinked_;
   std::uint64_t next_connection_ = 1;
+  std::optional<io::TimePoint> complained_at_;                  // about a stranger
+  std::uint64_t complaints_kept_ = 0;                           // since then
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // expires with stop_on_loop()
 };
 

@@ -34,6 +34,8 @@ constexpr auto kDrainBudget = std::chrono::milliseconds(1);
 constexpr std::uint64_t kHeavyBytes = 64 * 1024;
 constexpr std::uint64_t kHeavyEvent = 512;
 
+constexpr std::string_view kProcessEnded = "its process ended";
+
 }  // namespace
 
 // What a link hears besides events.
@@ -96,7 +98,8 @@ class Node::LinkControl final : public Inbound::Control {
     if (clean) {
       said_goodbye = true;
     } else {
-      log::warning("node {} closed the link: {}", link->peer.node, reason);
+      log::warning("node {} closed the link: {}", link->peer.node,
+                   log::printable(std::move(reason)));
     }
   }
 
@@ -275,7 +278,9 @@ void Node::refused(const std::shared_ptr<Connection>& connection) {
   const auto& dialer = connection->dialer();
   const bool harmless =
       code == RejectCode::kAlready || code == RejectCode::kSelf || code == RejectCode::kClosing;
-  if (!harmless) {
+  if (!harmless && !dialer && greeting.peer().incarnation == 0) {
+    complain(fmt::format("an incoming connection was refused: {}", greeting.error().message()));
+  } else if (!harmless) {
     log::warning("link to {} failed: {}",
                  dialer ? dialer->address.to_string()
                         : fmt::format("node {} (incoming)", greeting.peer().node),
@@ -326,7 +331,7 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
   bool successor = false;
   std::uint64_t undelivered = 0;
   if (link && link->peer.incarnation != peer.incarnation) {
-    if (!link->out.lost) declare_lost(link);
+    if (!link->out.lost) declare_lost(link, "a new process has taken its place");
     successor = true;
     retire(link, false);
     undelivered = link->out.undelivered;
@@ -346,11 +351,10 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
   const bool fresh = link == nullptr;
   if (fresh) {
     auto control = std::make_shared<LinkControl>(*this);
-    link = std::shared_ptr<Link>(new Link(peer, *control, options_.max_message_bytes),
-                                 [control](Link* gone) mutable {
-                                   delete gone;
-                                   control.reset();  // it refers back to what keeps us
-                                 });
+    link = std::shared_ptr<Link>(new Link(peer, *control, options_), [control](Link* gone) mutable {
+      delete gone;
+      control.reset();  // it refers back to what keeps us
+    });
     control->set_link(link);
     link->hears = control.get();
     link->gauge = std::make_shared<FlowGauge>();
@@ -445,7 +449,8 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
     dialer->link = link;
     dialer_joined(dialer);
   }
-  log::debug("linked with node {} ({})", peer.node, peer.listen);
+  log::debug("linked with node {}{}", peer.node,
+             peer.listen.empty() ? "" : fmt::format(" ({})", peer.listen));
   if (successor || was_lost) {
     tell(PeerChange::kBack, *link);
   } else if (fresh) {
@@ -478,7 +483,7 @@ void Node::link_broken(const LinkPtr& link, const std::string& reason) {
     const bool ours = dialer->link.lock() == link || (last && last->dialer() == dialer);
     if (ours) redial_later(dialer);
   }
-  if (died_unlinked_.erase(link->peer.node) > 0) declare_lost(link);
+  if (died_unlinked_.erase(link->peer.node) > 0) declare_lost(link, kProcessEnded);
 }
 
 void Node::connection_ended(const std::shared_ptr<Connection>& connection, const Status& why) {
@@ -494,23 +499,47 @@ void Node::connection_ended(const std::shared_ptr<Connection>& connection, const
     }
     return link_broken(link, why.message());
   }
-  if (connection->dialer() && !link) {
-    const auto& dialer = connection->dialer();
-    const bool refused = connection->greeting().state() == Handshake::State::kFailed;
-    if (!refused) {
-      dial_failed(dialer,
-                  make_status(why.code(), "{}: {}", dialer->address.to_string(), why.message()));
-    }
+  if (link || connection->greeting().state() == Handshake::State::kFailed) return;
+  const auto& dialer = connection->dialer();
+  // One that only closes is a port scan, or a node that changed its mind.
+  if (why.code() == Code::kTimeout || why.code() == Code::kInvalid) {
+    complain(fmt::format(
+        "{} was closed during the greeting: {}",
+        dialer ? "the connection to " + dialer->address.to_string() : "an incoming connection",
+        why.message()));
   }
+  if (!dialer) return;
+  dial_failed(dialer,
+              make_status(why.code(), "{}: {}", dialer->address.to_string(), why.message()));
 }
 
-void Node::declare_lost(const LinkPtr& link) {
+// What strangers do must not fill the log: one line a second.
+void Node::complain(const std::string& text) {
+  const auto now = reactor_.now();
+  if (complained_at_ && now - *complained_at_ < std::chrono::seconds(1)) {
+    ++complaints_kept_;
+    return;
+  }
+  complained_at_ = now;
+  const std::uint64_t kept = std::exchange(complaints_kept_, 0);
+  log::warning("{}{}", text, kept == 0 ? "" : fmt::format(" ({} more before it)", kept));
+}
+
+// The last words on a connection whose peer breaks the protocol. They may not arrive.
+void Node::say_why(const LinkPtr& link, const std::string& reason) {
+  Lock lock(mutex_);
+  if (link->out.stream == nullptr) return;
+  add_names(link->out, Kind::kBye, 0, {reason.substr(0, kMaxTopicName)});
+  write_some(lock, link);
+}
+
+void Node::declare_lost(const LinkPtr& link, std::string_view why) {
   {
     const Lock lock(mutex_);
     if (std::exchange(link->out.lost, true)) return;
     changed_.notify_all();
   }
-  log::warning("lost node {}: no sign of life", link->peer.node);
+  log::warning("lost node {}: {}", link->peer.node, why);
   tell(PeerChange::kLost, *link);
 }
 
@@ -557,8 +586,8 @@ void Node::peer_died(int node) {
     }
     if (!link) died_unlinked_.insert(node);
     if (!link || link->out.lost) return;
-    if (link->connection) link_broken(link, "its process ended");
-    declare_lost(link);
+    if (link->connection) link_broken(link, std::string(kProcessEnded));
+    declare_lost(link, kProcessEnded);
   });
 }
 
@@ -582,6 +611,15 @@ void Node::received(const LinkPtr& link) {
   Outbound& out = link->out;
   out.events_received += count;
   out.gaps_told += link->in.take_dropped_by_peer();
+  if (const std::uint64_t refused = link->in.take_refused(); refused > 0) [[unlikely]] {
+    if (out.refused == 0) {
+      log::warning(
+          "node {} sends pickled events, which are refused: give all nodes of the job a secret "
+          "(--secret-file), or trust every peer (--allow-pickle)",
+          link->peer.node);
+    }
+    out.refused += refused;
+  }
   if (count > 0) count_received(events);
   link->in.clear_events();
   if (link->in.received() == out.ack) return;
@@ -611,6 +649,7 @@ void Node::relay(const LinkPtr& from, const Received& events) {
     out.codec = event.codec;
     out.has_kwargs = (event.flags & kFlagKwargs) != 0;
     out.relayed = true;
+    out.trace = event.trace();
     out.body = event.body();
     if (out.body.size() >= OutLog::kExternal) {
       const auto at = static_cast<std::size_t>(out.body.data() - owner.data());
@@ -708,10 +747,11 @@ void Node::tick() {
   }
   for (const LinkPtr& link : links) {
     const bool silent = now - link->last_heard > options_.lost_after;
-    if (silent && link->connection) {
-      link_broken(link, fmt::format("no sign of life for {} ms", options_.lost_after.count()));
+    if (silent) {
+      const auto why = fmt::format("no sign of life for {} ms", options_.lost_after.count());
+      if (link->connection) link_broken(link, why);
+      declare_lost(link, why);
     }
-    if (silent) declare_lost(link);
     if (!link->connection) continue;
     Lock lock(mutex_);
     if (now - link->out.last_written >= options_.heartbeat) {

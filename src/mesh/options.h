@@ -33,7 +33,13 @@ struct NodeOptions {
   std::size_t memory_bytes = std::size_t{256} << 20;  // for all queues together
   std::uint64_t max_message_bytes = std::uint64_t{1} << 30;
 
-  bool relay = false;  // hand events of one peer on to the others (star hub)
+  bool relay = false;         // hand events of one peer on to the others (star hub)
+  bool allow_pickle = false;  // also without a secret
+  bool trace = false;         // events carry a trace id; emits and deliveries are logged
+
+  // Whoever unpickles runs what the sender wrote: only from peers that hold the job's secret, or
+  // because the user said so (decision N5).
+  bool takes_pickle() const { return allow_pickle || !secret.empty(); }
 };
 
 enum class PeerChange {
@@ -65,6 +71,7 @@ struct PeerStats {
   std::uint64_t dropped = 0;   // by policy, or beyond the bound while lost
   std::uint64_t lost = 0;      // unacknowledged when an incarnation died
   std::uint64_t gaps = 0;      // events the peer told us it dropped
+  std::uint64_t refused = 0;   // pickled events of the peer, see NodeOptions::takes_pickle
   std::uint64_t reconnects = 0;
   std::uint64_t queued_bytes = 0;
   std::uint64_t unacknowledged = 0;

@@ -1,6 +1,9 @@
 #include "mesh/routes.h"
 
+#include "base/log.h"
+
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -62,8 +65,10 @@ class EntryLists {
 // The events of one read for one loop. Decoding happens where the callbacks run.
 class Routes::EventBatch final : public event::Batch {
  public:
-  EventBatch(int from_node, std::shared_ptr<FlowGauge> gauge)
-      : from_node_(from_node), gauge_(std::move(gauge)) {}
+  EventBatch(int from_node, std::shared_ptr<FlowGauge> gauge, bool trace)
+      : from_node_(from_node), gauge_(std::move(gauge)), trace_(trace) {
+    if (trace_) arrived_ = std::chrono::steady_clock::now();
+  }
 
   // Also a batch that is never delivered (its loop was stopped) gives its bytes back.
   ~EventBatch() override {
@@ -97,6 +102,8 @@ class Routes::EventBatch final : public event::Batch {
       } else {
         payload.buffers = {};
       }
+      if (trace_ && event.trace() != 0) [[unlikely]]
+        log_delivery(entry);
       sink.dispatch(remote);
     }
   }
@@ -127,8 +134,17 @@ class Routes::EventBatch final : public event::Batch {
  private:
   static constexpr std::size_t kShareAtLeast = 32 * 1024;
 
+  void log_delivery(const Entry& entry) const {
+    const auto queued = std::chrono::steady_clock::now() - arrived_;
+    log::info("trace deliver event={} id={:016x} peer={} bytes={} queued_us={}", *entry.name,
+              entry.event.trace(), from_node_, entry.event.length,
+              std::chrono::duration_cast<std::chrono::microseconds>(queued).count());
+  }
+
   const int from_node_;
   std::shared_ptr<FlowGauge> gauge_;
+  const bool trace_;
+  std::chrono::steady_clock::time_point arrived_;  // with trace_ only
   std::vector<Buffer> owners_;
   std::vector<Entry> entries_;
   std::uint64_t bytes_ = 0;
@@ -231,7 +247,7 @@ void Routes::hold(const InEvent& event, const Buffer& owner, int from_node) {
     ++unlistened_;
     return;
   }
-  auto batch = std::make_unique<EventBatch>(from_node, nullptr);
+  auto batch = std::make_unique<EventBatch>(from_node, nullptr, trace_);
   // A message in a buffer of its own is kept as it is.
   Buffer copy = owner.size() == size ? owner : Buffer::copy_of({event.message, size});
   InEvent kept = event;
@@ -259,7 +275,7 @@ void Routes::deliver(Received& received, int from_node, const std::shared_ptr<Fl
       auto found = std::find_if(open.begin(), open.end(),
                                 [&](const auto& item) { return item.first == sink.loop.get(); });
       if (found == open.end()) {
-        open.emplace_back(sink.loop.get(), std::make_unique<EventBatch>(from_node, gauge));
+        open.emplace_back(sink.loop.get(), std::make_unique<EventBatch>(from_node, gauge, trace_));
         loops.push_back(sink.loop);
         found = std::prev(open.end());
         found->second->reserve(received.events.size());

@@ -36,7 +36,8 @@ struct FlowGauge {
 
 class Routes {
  public:
-  explicit Routes(std::size_t hold_bytes) : hold_bytes_(hold_bytes) {}
+  explicit Routes(std::size_t hold_bytes, bool trace = false)
+      : hold_bytes_(hold_bytes), trace_(trace) {}
 
   // True if the topic had no listener before: peers must hear of it. Events held for the topic are
   // posted to `loop` first.
@@ -80,6 +81,7 @@ class Routes {
   void hold(const InEvent& event, const Buffer& owner, int from_node);
 
   const std::size_t hold_bytes_;
+  const bool trace_;  // deliveries of events with a trace id are logged
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::unordered_map<std::string, Route> routes_;

@@ -51,6 +51,9 @@ inline constexpr std::uint8_t kFlagKwargs = 0x02;   // the last argument is a ma
 inline constexpr std::uint8_t kFlagTrace = 0x04;    // a trace id follows the topic
 inline constexpr std::uint8_t kFlagDropped = 0x08;  // the sender's policy removed the content
 inline constexpr std::uint8_t kFlagRelayed = 0x10;  // came through a hub: not handed on again
+inline constexpr std::uint8_t kEventFlags = 0x1f;   // all that an event may have
+
+inline constexpr std::uint8_t kCodecPickle = 2;  // the last one there is
 
 struct FrameHeader {
   Kind kind = Kind::kPad;

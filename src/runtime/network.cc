@@ -4,6 +4,8 @@
 #include "runtime/worker.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 namespace divisi::runtime {
@@ -38,6 +40,9 @@ mesh::NodeOptions node_options(const WorkerConfig& config) {
   options.memory_bytes = config.memory_bytes;
   options.max_message_bytes = config.max_message_bytes;
   options.relay = config.relay;
+  options.allow_pickle = config.allow_pickle;
+  const char* const trace = std::getenv("DIVISI_TRACE");
+  options.trace = config.trace || (trace != nullptr && std::string_view(trace) == "1");
   return options;
 }
 

@@ -21,7 +21,6 @@ Network::Membership* job() {
   return Network::instance().membership();
 }
 
-Result<runtime::PlanOptions> plan_options(const ParallelOptions& options) {
 // A listener that failed is told once, where it can be handled. The router's listeners themselves
 // emit on: were one of them to get the error, it would fail for the fault of another.
 void raise_once(EventLoop& events) {
@@ -29,6 +28,7 @@ void raise_once(EventLoop& events) {
   if (const std::exception_ptr error = events.take_error()) std::rethrow_exception(error);
 }
 
+Result<runtime::PlanOptions> plan_options(const ParallelOptions& options) {
   if (options.mq_type != "nng" && options.mq_type != "divisi") {
     return failure(Code::kInvalid, "mq_type '{}' is not known; use 'nng' (the built-in transport)",
                    options.mq_type);
@@ -68,6 +68,7 @@ void raise_once(EventLoop& events) {
   common.max_retries = options.max_retries < 0 ? runtime::kUnlimitedRetries : options.max_retries;
   common.expected_nodes = options.expected_nodes;
   common.log_level = options.log_level;
+  common.trace = options.trace;
   return plan;
 }
 
@@ -202,7 +203,7 @@ RouterStats Parallel::stats() const {
   for (const auto& peer : stats.peers) {
     all.peers.push_back({peer.node, peer.sent, peer.received, peer.resent, peer.dropped, peer.lost,
                          peer.gaps, peer.reconnects, peer.queued_bytes, peer.unacknowledged,
-                         peer.oldest});
+                         peer.oldest, peer.refused});
   }
   for (const auto& topic : stats.topics) {
     all.topics.push_back({topic.topic, topic.sent, topic.received, topic.dropped});

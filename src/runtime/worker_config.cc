@@ -29,7 +29,7 @@ void visit_fields(Archive& archive, Config& config) {
   archive(config.codec, config.relay, config.finish_on_hub_lost);
   archive(config.auto_recover, config.max_retries, config.restarts);
   archive(config.entry.library, config.entry.name, config.entry.where, config.entry.is_symbol);
-  archive(config.args, config.log_level, config.log_json);
+  archive(config.args, config.log_level, config.log_json, config.trace);
 }
 
 // Both ends run on one machine, so numbers travel in its own byte order.

@@ -62,6 +62,7 @@ struct WorkerConfig {
 
   std::string log_level = "info";
   bool log_json = false;
+  bool trace = false;  // also with DIVISI_TRACE=1
 };
 
 // As bytes for the inherited descriptor. Read back only by the same libdivisi.

@@ -246,6 +246,7 @@ void answer_after_a_failure() {
     for (int i = 0; i < 10; ++i) router().emit("question", i);
     demand(answers.wait_for(10), "every question that can be read is answered");
     router().barrier(kSoon);
+    router().barrier(kSoon);
     router().emit("question", "again no number");
     router().emit("question", 10);
     demand(answers.wait_for(11), "also after the next one");
@@ -259,6 +260,7 @@ void answer_after_a_failure() {
   router().barrier(kSoon);
   demand_text(error_of([] { router().emit("idle"); }), "question");
   demand(failures(3) == 0, "it is thrown once");
+  router().barrier(kSoon);
   router().barrier(kSoon);
   demand(gone.wait_for(1), "a stored error does not silence reports about peers");
   demand(failures(3) == 1, "the second one is thrown too, once");

@@ -263,7 +263,7 @@ void answer() {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const auto running = task.start();
   divisi::Parallel& router = task.router();
-  for (const char* const event : {"peer_joined", "peer_back", "peer_left"}) {
+  for (const char* const event : {"peer_joined", "peer_lost", "peer_back", "peer_left"}) {
     router.on(event, [event](int node) { std::printf("%s %d\n", event, node); });
   }
   router.on("bare", [&](int value) { router.emit("bare", value + 1); });
@@ -733,6 +733,11 @@ class Violations(StrangerTest):
             ("more buffers than there are", 2, first(event, buffers=255)),
             ("an acknowledgement of what was never sent", 1, frame(ACK, struct.pack("<Q", 1 << 40), number=999)),
             ("a list of names that is none", 1, frame(SUBSCRIBE, b"\xc1")),
+            ("an unknown codec", 2, frame(EVENT, event, number=1, codec=3)),
+            ("an unknown flag", 2, first(event, flags=0x20)),
+            ("an event without a name", 2, first(struct.pack("<IIH", 0, 1, 0) + b"\x90")),
+            ("a goodbye that is none", 1, frame(BYE, b"\xc1")),
+            ("a goodbye with a reason", 1, packed(BYE, ["enough"])),
         ):
             with self.subTest(name):
                 stranger = self.join(topics=["task.numbers"])
@@ -741,6 +746,34 @@ class Violations(StrangerTest):
                     stranger.write(data + frame(EVENT, question, number=due, codec=1))
                 self.assert_closed(stranger)
         self.assert_works(self.join())
+
+
+    def test_who_breaks_the_rules_is_told_how(self):
+        stranger = self.join()
+        stranger.write(frame(EVENT, Stranger(0).frames("bare", 5)[0][16:], number=1, codec=9))
+        with self.assertRaises(ConnectionAbortedError) as bye:
+            stranger.until(lambda: False)
+        self.assertEqual(bye.exception.args, ("an event in the unknown codec 9",))
+
+
+class Refusals(StrangerTest):
+    def test_pickled_events_are_dropped_without_a_secret(self):
+        stranger = self.join()
+        stranger.spend(stranger.number(EVENT, struct.pack("<IIH", 0, 1, 4) + b"bare" + b".", codec=2))
+        self.assert_works(stranger)
+        self.assertEqual(len(stranger.events), 0)
+
+    def test_reports_about_peers_are_not_taken_from_peers(self):
+        stranger = self.join()
+        for report in ("peer_joined", "peer_lost", "peer_back", "peer_left"):
+            stranger.emit(report, 4711)
+        self.assert_works(stranger)
+        self.assertNotIn("peer_lost", stranger.heard)
+        stranger.leave()
+        lines = []
+        while f"peer_left {stranger.me['node']}" not in lines:
+            lines.append(self.job.lines.get(timeout=DEADLINE))
+        self.assertFalse([line for line in lines if "4711" in line])
 
 
 class Ending(StrangerTest):
