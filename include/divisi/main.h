@@ -85,12 +85,12 @@ class DIVISI_API EntryRegistrar {
 #define DIVISI_MAIN_NUMBERED(number, function_name, text)                       \
   static const ::divisi::detail::EntryRecord divisi_main_record_##number{       \
       DIVISI_ABI_VERSION,                                                       \
-      text,                                                                     \
+      (text),                                                                   \
       __FILE__,                                                                 \
       __LINE__,                                                                 \
-      reinterpret_cast<::divisi::detail::AnyFunction>(&function_name),          \
+      reinterpret_cast<::divisi::detail::AnyFunction>(&(function_name)),        \
       [](const std::vector<std::string>& args) -> int {                         \
-        return ::divisi::detail::call_main(function_name, text, args);          \
+        return ::divisi::detail::call_main((function_name), (text), args);      \
       }};                                                                       \
   static const ::divisi::detail::EntryRegistrar divisi_main_registrar_##number( \
       &divisi_main_record_##number);

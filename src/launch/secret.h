@@ -1,16 +1,13 @@
 // The shared secret of a job, from a file. It is never printed, logged or put into an environment.
 #pragma once
 
-#include "base/status.h"
+#include "runtime/secret_file.h"
 
 #include <string>
 
 namespace divisi::launch {
 
-struct Secret {
-  std::string value;
-  std::string warning;  // others than the owner can read the file; empty otherwise
-};
+using runtime::Secret;
 
 // The content without blanks around it: 1 to 4096 bytes.
 Result<Secret> read_secret_file(const std::string& path);

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cstdlib>
+#include <cstring>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <numeric>
 #include <set>
@@ -29,6 +32,24 @@ std::string random_tag() {
   std::string tag;
   for (int i = 0; i < 4; ++i, bits /= kAlphabet.size()) tag += kAlphabet[bits % kAlphabet.size()];
   return tag;
+}
+
+std::string first_interface_address() {
+  std::string found = "127.0.0.1";
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return found;
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    const bool usable = (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
+    if (!usable || each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
+    sockaddr_in address{};
+    std::memcpy(&address, each->ifa_addr, sizeof address);
+    char text[INET_ADDRSTRLEN] = "";
+    if (::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text) == nullptr) continue;
+    found = text;
+    break;
+  }
+  ::freeifaddrs(all);
+  return found;
 }
 
 bool exists(const std::string& path) {
@@ -104,9 +125,8 @@ Result<std::vector<int>> pad_node_ids(const std::vector<int>& node_ids, int n) {
 }
 
 std::string detect_address() {
-  const std::string fallback = "127.0.0.1";
   const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return fallback;
+  if (fd < 0) return first_interface_address();
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(1);
@@ -118,7 +138,7 @@ std::string detect_address() {
       ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
       ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text)) != nullptr;
   ::close(fd);
-  return known ? std::string(text) : fallback;
+  return known ? std::string(text) : first_interface_address();
 }
 
 std::string temp_directory() {

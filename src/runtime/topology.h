@@ -29,7 +29,8 @@ std::vector<int> padding_param(const std::vector<int>& values, int n, int start)
 Result<std::vector<int>> pad_ports(const std::vector<int>& ports, int n);
 Result<std::vector<int>> pad_node_ids(const std::vector<int>& node_ids, int n);
 
-// The source address towards 10.255.255.255 (nothing is sent), or 127.0.0.1.
+// The source address towards 10.255.255.255 (nothing is sent). On a host without a route there:
+// the first address of an interface that is up, at last 127.0.0.1.
 std::string detect_address();
 
 // $TMPDIR, or /tmp.

@@ -2,6 +2,7 @@
 
 #include "divisi/export.h"
 #include "io/crypto.h"
+#include "runtime/secret_file.h"
 
 #include <algorithm>
 #include <array>
@@ -241,6 +242,10 @@ Result<WorkerConfig> worker_config_from_environment() {
   config.attach_to = split_at_commas(variable("DITASK_ATTACH_TO"));
   for (auto& label : split_at_commas(variable("DITASK_LABELS"))) config.labels.insert(label);
   config.job_id = variable("DITASK_JOB_ID");
+  if (const std::string path = variable("DIVISI_SECRET_FILE"); !path.empty()) {
+    DIVISI_TRY(Secret secret, read_secret_file(path, "DIVISI_SECRET_FILE"));
+    config.secret = std::move(secret.value);
+  }
   return config;
 }
 
@@ -264,6 +269,13 @@ Result<Plan> plan_workers(const PlanOptions& options) {
   const bool private_job = options.protocol == Protocol::kIpc && attach_to.empty();
   if (private_job && common.job_id.empty()) common.job_id = random_hex(8);
   if (private_job && common.secret.empty()) common.secret = random_hex(32);
+  if (options.protocol == Protocol::kTcp && options.address.empty() &&
+      is_loopback(addresses.front())) {
+    plan.warnings.push_back(
+        fmt::format("no network interface is up: listening on {}, which no other host reaches; "
+                    "name an address (--address, or the runner's address)",
+                    addresses.front()));
+  }
   if (common.secret.empty() && options.protocol == Protocol::kTcp &&
       !std::all_of(addresses.begin(), addresses.end(), is_loopback)) {
     plan.warnings.push_back(

@@ -73,8 +73,8 @@ Result<WorkerConfig> decode_worker_config(std::string_view bytes);
 // not among them: an environment is readable by every process of the same user.
 std::vector<std::string> worker_environment(const WorkerConfig& config);
 
-// The other way round, for a program started as `ditask -- program`. kNotFound when
-// DITASK_NODE_ID is not set.
+// The other way round, for a program started as `ditask -- program`, with the secret out of the
+// file that DIVISI_SECRET_FILE names. kNotFound when DITASK_NODE_ID is not set.
 Result<WorkerConfig> worker_config_from_environment();
 
 // The runner's parameters (spec 3.1) that shape the workers.

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <unistd.h>
 
 namespace divisi::runtime {
 namespace {
@@ -101,6 +103,17 @@ TEST(WorkerConfigTest, CommandsGetTheirConfigurationInVariables) {
   EXPECT_EQ(copy.listen, config.listen);
   EXPECT_THAT(copy.attach_to, ElementsAre("tcp://127.0.0.1:1", "tcp://h:9"));
   EXPECT_EQ(copy.labels, config.labels);
+  EXPECT_EQ(copy.secret, "");
+
+  const std::string path = ::testing::TempDir() + "worker_config_secret";
+  std::ofstream(path) << "from a file\n";
+  ::setenv("DIVISI_SECRET_FILE", path.c_str(), 1);
+  EXPECT_EQ(worker_config_from_environment().value().secret, "from a file");
+  ::unlink(path.c_str());
+  EXPECT_THAT(worker_config_from_environment().error().message(),
+              HasSubstr("DIVISI_SECRET_FILE: cannot read '" + path + "'"));
+  ::unsetenv("DIVISI_SECRET_FILE");
+
   ::setenv("DITASK_NODE_ID", "five", 1);
   EXPECT_THAT(worker_config_from_environment().error().message(), HasSubstr("DITASK_NODE_ID=five"));
   ::unsetenv("DITASK_NODE_ID");

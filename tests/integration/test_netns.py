@@ -190,5 +190,32 @@ class ThreeServers(unittest.TestCase):
         self.meet(1, 0, 2)
 
 
+class OneServer(unittest.TestCase):
+    """Where a server listens that nobody told, by what its network has."""
+
+    def said(self, *commands):
+        name = f"divisi-{os.getpid()}-alone"
+        ip("netns", "add", name)
+        self.addCleanup(ip, "netns", "delete", name)
+        ip("-n", name, "link", "set", "lo", "up")
+        for command in commands:
+            ip("-n", name, *command.split())
+        run = subprocess.run(["ip", "netns", "exec", name, BUILD / "bin" / "ditask", "--dry-run", "--main", "a.main",
+                              "--protocol", "tcp"], capture_output=True, text=True, timeout=DEADLINE)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return run.stdout, run.stderr
+
+    def test_without_a_route_it_is_the_first_address_of_an_interface(self):
+        out, err = self.said("link add eth0 type veth peer name eth1", "address add 192.0.2.7/24 dev eth0",
+                             "link set eth0 up", "link set eth1 up")
+        self.assertIn(f"tcp://192.0.2.7:{PORT}", out)
+        self.assertNotIn("no network interface is up", err)
+
+    def test_without_an_interface_it_is_loopback_with_a_warning(self):
+        out, err = self.said()
+        self.assertIn(f"tcp://127.0.0.1:{PORT}", out)
+        self.assertEqual((out + err).count("no network interface is up"), 1)
+
+
 if __name__ == "__main__":
     unittest.main()
