@@ -81,6 +81,7 @@ void report(event::LoopCore& listeners, mesh::PeerChange change, int node) {
   hooks.deactivate = [](bool failed) { Network::instance().deactivate(failed); };
   hooks.next_attempt = [](int retries) { Network::instance().next_attempt(retries); };
   hooks.request_finish = [] { Network::instance().request_finish(); };
+  hooks.forget_finish = [] { Network::instance().forget_finish(); };
   hooks.peer_died = [](int node) { Network::instance().peer_died(node); };
   set_worker_hooks(std::move(hooks));
 }
@@ -108,6 +109,7 @@ Status Network::activate(const WorkerConfig& config) {
   if (!node) return std::move(node).error();
   job.node = *std::move(node);
   joining_.store(&job);
+  if (finish_requested_.load()) job.node->cancel_join();
   job.calls = std::make_unique<Calls>(*job.node, job.internal);
   job.barrier = std::make_unique<Barrier>(*job.node, job.internal);
   job.complete.store(true);
@@ -142,7 +144,7 @@ void Network::peer_changed(Membership& job, mesh::PeerChange change, const mesh:
                    std::find(linked.begin(), linked.end(), peer.node) != linked.end();
   if (change == PeerChange::kLost && hub && job.config.finish_on_hub_lost) {
     log::warning("lost the hub, node {}: finishing", peer.node);
-    request_finish();
+    finish_tasks(job);
   }
 }
 
@@ -166,11 +168,15 @@ void Network::next_attempt(int retries) {
 }
 
 void Network::request_finish() {
+  finish_requested_.store(true);
   if (Membership* const joining = joining_.load()) joining->node->cancel_join();
   Membership* const job = membership();
-  if (job == nullptr) return;
+  if (job != nullptr) finish_tasks(*job);
+}
+
+void Network::finish_tasks(Membership& job) {
   PackScratch scratch;
-  job->node->deliver_local("task.finish", Payload::copy_of(pack_args(scratch, true)));
+  job.node->deliver_local("task.finish", Payload::copy_of(pack_args(scratch, true)));
 }
 
 void Network::peer_died(int node_id) {
@@ -238,6 +244,10 @@ bool Network::flush(std::chrono::milliseconds deadline) {
 
 void Network::announce_role(std::string role) {
   if (Membership* const job = membership()) job->node->announce_role(std::move(role));
+}
+
+bool Network::interrupted() const {
+  return is_active() && finish_requested_.load();
 }
 
 bool Network::will_retry() const {

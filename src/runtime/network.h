@@ -38,7 +38,9 @@ class Network final : public Router {
   Status activate(const WorkerConfig& config);
   void deactivate(bool failed);
   void next_attempt(int retries);
+  // A signal, or the launcher: joining ends, tasks finish, waits end.
   void request_finish();
+  void forget_finish() { finish_requested_.store(false); }
   void peer_died(int node_id);
 
   // Null while inactive.
@@ -59,13 +61,16 @@ class Network final : public Router {
   bool flush(std::chrono::milliseconds deadline) override;
   void announce_role(std::string role) override;
   bool will_retry() const override;
+  bool interrupted() const override;
 
  private:
   Network() = default;
+  static void finish_tasks(Membership& job);
   void peer_changed(Membership& job, mesh::PeerChange change, const mesh::PeerInfo& peer);
 
   std::atomic<Membership*> active_{nullptr};   // into memberships_
   std::atomic<Membership*> joining_{nullptr};  // the same, while activate() waits for peers
+  std::atomic<bool> finish_requested_{false};  // looked at after each change of the two above
   std::mutex mutex_;
   // Guarded by mutex_.
   std::unique_ptr<io::Reactor> reactor_;  // made on first use, kept: its threads are the process's

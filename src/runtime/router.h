@@ -44,6 +44,9 @@ class Router {
 
   virtual void announce_role(std::string role) = 0;
 
+  // True once this process was asked to end, by a signal or by its launcher: nobody is to wait on.
+  virtual bool interrupted() const { return false; }
+
   // True while auto_recover still has retries: a task that ends by an exception then keeps
   // its `finish` to itself.
   virtual bool will_retry() const = 0;

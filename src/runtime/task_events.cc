@@ -47,6 +47,9 @@ void Session::listen_to_finish() {
       log::warning("a peer ended by a failure and asked this task to finish");
     }
     session->set_finish(args.size() == 0 || args[0].as<bool>());
+    if (session->router.interrupted()) {
+      session->loop.core()->wake_waiters(event::WakeReason::kStopped);
+    }
   });
   subscribe(kFinishEvent);
 }
@@ -133,7 +136,7 @@ std::optional<Args> Session::wait_for(std::string_view event, const WaitForOptio
     subscribe(event);
     // Not before: what came early for this event is kept only until we are ready.
     if (distributed) router.ready();
-    if (stopping.load()) return WakeReason::kStopped;
+    if (stopping.load() || router.interrupted()) return WakeReason::kStopped;
     if (wait_options.wake_on_finish && finish_->load()) return WakeReason::kFinish;
     const std::lock_guard lock(mutex_);
     if (failure_ != nullptr) return WakeReason::kFailure;

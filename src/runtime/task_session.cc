@@ -28,7 +28,10 @@ Session::Session(StartOptions start_options, Router& the_router,
 Session::~Session() = default;
 
 void Session::start() {
-  if (distributed) listen_to_finish();
+  if (!distributed) return;
+  listen_to_finish();
+  // One that came before was heard by nobody.
+  if (router.interrupted()) set_finish(true);
 }
 
 void Session::use(Middleware fn, const UseOptions& use_options) {

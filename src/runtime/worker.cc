@@ -4,6 +4,7 @@
 #include "runtime/exit_code.h"
 #include "runtime/finish_watcher.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cxxabi.h>
 #include <memory>
@@ -121,22 +122,25 @@ WorkerOutcome run_worker(const WorkerConfig& config, const MainFunction& main,
 
 InlineOutcome run_worker_inline(const WorkerConfig& config, const MainFunction& main) {
   const WorkerHooks& hooks = worker_hooks();
+  if (hooks.forget_finish) hooks.forget_finish();
+  std::atomic<bool> in_main{false};
   FinishWatcher watcher({
       .on_finish = hooks.request_finish,
       .on_peer_died = {},
       .channel = nullptr,
       .grace = config.finish_grace,
       .on_overdue =
-          [&config](int signal) {
+          [&config, &in_main](int signal) {
             if (const std::string path = ipc_path(config.listen); !path.empty()) {
               ::unlink(path.c_str());
             }
-            log::error("main did not end after signal {}: exiting", signal);
+            if (in_main) log::error("main did not end after signal {}: exiting", signal);
             ::_exit(exit_code_of_signal(signal));
           },
   });
   InlineOutcome result;
-  result.outcome = run_worker(config, main, {}, [&] { return watcher.signal() != 0; });
+  result.outcome =
+      run_worker(config, main, [&] { in_main = true; }, [&] { return watcher.signal() != 0; });
   result.signal = watcher.signal();
   return result;
 }

@@ -22,8 +22,11 @@ struct WorkerHooks {
   std::function<void(bool failed)> deactivate;
   // Before main is called again: `retries` failures so far. Removes the failed attempt's listeners.
   std::function<void(int retries)> next_attempt;
-  // SIGTERM or SIGINT: ask the task to leave its loop. Called on a thread of its own.
+  // SIGTERM or SIGINT: ask the task to leave its loop. Called on a thread of its own, perhaps
+  // before activate, and then it counts for the run that begins.
   std::function<void()> request_finish;
+  // Before another run in the same process: forgets an earlier request_finish.
+  std::function<void()> forget_finish;
   // The launcher saw the process of this node die.
   std::function<void(int node_id)> peer_died;
 };
