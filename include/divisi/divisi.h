@@ -1,6 +1,7 @@
 // Everything of the runtime in one include.
 #pragma once
 
+#include "divisi/barrier.h"
 #include "divisi/buffer.h"
 #include "divisi/context.h"
 #include "divisi/delivery.h"
