@@ -4,7 +4,7 @@
 // Neither is thread-safe. An Unpacker accepts any bytes: whatever it cannot read ends in a
 // PayloadError, never in a read outside the body; nesting is bounded by kMaxDepth.
 //
-// Two extension types carry what MessagePack lacks (all numbers little-endian):
+// Extension types carry what MessagePack lacks (all numbers little-endian):
 //
 //   ext 1, 4 bytes          a Buffer sent beside the body
 //     0  u32  index into the message's extra buffers
@@ -13,9 +13,12 @@
 //     0  u8   dtype, see DType
 //     1  u8   rank, at most 32
 //     2  u8   0: the elements follow;  1: a u32 index into the extra buffers follows
-//     3  u8   0
+//     3  u8   flavour, see Tensor
 //     4  u64 * rank   the shape
 //     .  the elements (row-major), or the index
+//
+//   ext 3                   a list that was a tuple in Python; everybody else reads a list
+//     0  a MessagePack array
 //
 // A Buffer, or a tensor's elements, of kOutOfBand bytes or more go beside the body and are not
 // copied; smaller ones are a MessagePack bin, or inline in ext 2.
@@ -41,6 +44,7 @@ inline constexpr std::size_t kOutOfBand = std::size_t{8} * 1024;
 
 inline constexpr std::int8_t kBufferExtension = 1;
 inline constexpr std::int8_t kTensorExtension = 2;
+inline constexpr std::int8_t kTupleExtension = 3;
 
 // Deeper than data that people write, shallow enough for any thread's stack.
 inline constexpr int kMaxDepth = 64;
@@ -87,11 +91,16 @@ class DIVISI_API Packer {
   void tensor(const Tensor& value);
   void array(std::size_t count);  // followed by `count` values
   void map(std::size_t count);    // followed by `count` times a key and a value
+  // A list marked as a tuple: `count` values follow, then close_tuple with what this returned.
+  std::size_t open_tuple(std::size_t count);
+  void close_tuple(std::size_t opened);
 
   std::span<const std::byte> body() const noexcept {
     return {reinterpret_cast<const std::byte*>(data_.get()), size_};
   }
   std::span<const Buffer> buffers() const noexcept { return buffers_; }
+  // An extra buffer that the body does not refer to: the reader knows what it is.
+  void beside(const Buffer& value) { add_buffer(value); }
 
   // Forgets the contents and keeps the memory, unless there is unusually much of it.
   void clear() noexcept;
@@ -134,6 +143,7 @@ class DIVISI_API Unpacker {
 
   bool at_end() const noexcept { return at_ == end_; }
   Kind kind() const;
+  bool is_tuple() const;  // the list that is next (kArray) was a tuple
 
   void nil();
   bool boolean();
@@ -163,6 +173,7 @@ class DIVISI_API Unpacker {
     std::span<const char> data;
   };
   Extension extension();
+  bool next_is_extension() const noexcept;
   const Buffer& extra_buffer(const char* index) const;
   Buffer share(std::span<const char> part, std::size_t alignment) const;
   std::span<const char> take(std::size_t size);

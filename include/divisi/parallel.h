@@ -32,6 +32,10 @@
 
 namespace divisi {
 
+namespace detail {
+class FrontEnd;
+}
+
 // Everything has a default but the number of workers. A wrong value is a UsageError that names it.
 struct ParallelOptions {
   int n_parallel_workers = 0;               // 1 or more
@@ -209,6 +213,7 @@ class DIVISI_API Parallel {
   void send(std::string_view topic, const PayloadView& payload, const SendOptions& options);
 
  private:
+  friend class detail::FrontEnd;
   Parallel();
   ~Parallel();
   ListenerId add(std::string_view event, std::unique_ptr<detail::Listener> listener,

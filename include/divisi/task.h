@@ -50,6 +50,9 @@
 
 namespace divisi {
 
+namespace detail {
+class FrontEnd;
+}
 namespace runtime {
 class Router;
 class Session;
@@ -241,6 +244,7 @@ class DIVISI_API Task {
  private:
   friend class Running;
   friend class runtime::TaskCore;
+  friend class detail::FrontEnd;
 
   template <class... M>
   static std::vector<Middleware> list_of(M&&... parts) {

@@ -68,6 +68,8 @@ struct DIVISI_API Tensor {
   DType dtype = DType::kFloat32;
   std::vector<std::int64_t> shape = {0};  // {} is a scalar: one element
   Buffer data;
+  // What a front end made it of, so that the receiver's can do the same. Not part of the value.
+  std::uint8_t flavour = 0;  // 0: an array, 1: a PyTorch tensor, 2: a NumPy scalar
 
   template <class T>
   static Tensor copy_of(std::vector<std::int64_t> shape, std::span<const T> elements) {

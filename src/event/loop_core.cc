@@ -179,7 +179,7 @@ void LoopCore::remove(std::string_view pattern, ListenerId id) {
 }
 
 void LoopCore::remove_function(std::string_view pattern, const void* function) {
-  const auto same = [function](const Listener& listener) { return listener.function == function; };
+  const auto same = [function](const Listener& listener) { return listener.is(function); };
   table_.remove(pattern, same, true);
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/status.h"
+#include "divisi/detail/waiting.h"
 #include "divisi/event.h"
 #include "divisi/payload.h"
 #include "event/error_slot.h"
@@ -49,6 +50,10 @@ struct WaitSpec {
   // Asked once after the wait is registered, so that a wake_waiters just before it is not missed:
   // a reason ends the wait at once.
   std::function<std::optional<WakeReason>()> already = {};
+  // For front ends in other languages (divisi/detail/waiting.h); null: the arguments are turned
+  // into Args, the thread sleeps until it is woken.
+  std::shared_ptr<divisi::detail::Capture> capture = {};
+  divisi::detail::Sleeper* sleeper = nullptr;
 };
 
 struct WaitResult {

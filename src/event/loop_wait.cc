@@ -14,14 +14,21 @@ struct LoopCore::Waiter {
   bool done = false;
   WaitResult result;
 
-  bool wake_on_finish = false;  // constant
+  // Constant while the waiting thread waits. It does not go before it has taken `mutex` once more.
+  bool wake_on_finish = false;
+  std::shared_ptr<divisi::detail::Capture> capture;
+  divisi::detail::Sleeper* sleeper = nullptr;
 
   void finish(WaitResult with) {
     const std::lock_guard lock(mutex);
     if (done) return;
     done = true;
     result = std::move(with);
-    ended.notify_all();
+    if (sleeper != nullptr) {
+      sleeper->wake();
+    } else {
+      ended.notify_all();
+    }
   }
 };
 
@@ -32,19 +39,23 @@ class LoopCore::WaitListener final : public Listener {
   }
 
   void call(const divisi::detail::LocalCall& call) override {
-    finish([&] { return divisi::detail::local_args(call); });
+    finish(call, [&] { return divisi::detail::local_args(call); });
   }
   void call(const PayloadView& payload) override {
-    finish([&] { return unpack_any(payload); });
+    finish(payload, [&] { return unpack_any(payload); });
   }
 
  private:
   // What is wrong with the arguments is the waiter's business, not the loop's.
-  template <class Make>
-  void finish(Make make) {
+  template <class Call, class Make>
+  void finish(const Call& call, Make make) {
     WaitResult result{WakeReason::kEvent, {}, nullptr};
     try {
-      result.args = make();
+      if (waiter_->capture != nullptr) {
+        waiter_->capture->take(call);  // not under the mutex: it may wait for an interpreter's lock
+      } else {
+        result.args = make();
+      }
     } catch (...) {
       result.decode_error = std::current_exception();
     }
@@ -63,6 +74,8 @@ WaitResult LoopCore::wait(std::string_view event, const WaitSpec& spec) {
   }
   const auto waiter = std::make_shared<Waiter>();
   waiter->wake_on_finish = spec.wake_on_finish;
+  waiter->capture = spec.capture;
+  waiter->sleeper = spec.sleeper;
   auto listener = std::make_unique<WaitListener>(waiter);
   const Listener& registered = *listener;
   add(event, std::move(listener));
@@ -83,10 +96,24 @@ WaitResult LoopCore::wait(std::string_view event, const WaitSpec& spec) {
     std::unique_lock lock(waiter->mutex);
     const auto is_done = [&] { return waiter->done; };
     const auto now = std::chrono::steady_clock::now();
-    if (spec.timeout >= std::chrono::steady_clock::time_point::max() - now) {
+    const bool forever = spec.timeout >= std::chrono::steady_clock::time_point::max() - now;
+    const auto deadline =
+        forever ? std::chrono::steady_clock::time_point::max() : now + spec.timeout;
+    if (spec.sleeper != nullptr) {
+      while (!waiter->done) {
+        lock.unlock();
+        const auto slept = spec.sleeper->sleep(deadline);
+        lock.lock();
+        if (waiter->done || slept == divisi::detail::Sleeper::Slept::kWoken) continue;
+        if (slept == divisi::detail::Sleeper::Slept::kInterrupted) {
+          waiter->result.reason = WakeReason::kCancelled;
+        }
+        break;
+      }
+    } else if (forever) {
       waiter->ended.wait(lock, is_done);
     } else {
-      waiter->ended.wait_until(lock, now + spec.timeout, is_done);
+      waiter->ended.wait_until(lock, deadline, is_done);
     }
     waiter->done = true;  // too late for anybody else
     lock.unlock();

@@ -140,7 +140,7 @@ void Packer::tensor(const Tensor& value) {
   *at++ = static_cast<char>(value.dtype);
   *at++ = static_cast<char>(value.shape.size());
   *at++ = beside ? 1 : 0;
-  *at++ = 0;
+  *at++ = static_cast<char>(value.flavour);
   for (const std::int64_t dimension : value.shape) {
     std::memcpy(at, &dimension, sizeof dimension);
     at += sizeof dimension;
@@ -156,6 +156,22 @@ void Packer::tensor(const Tensor& value) {
 
 void Packer::array(std::size_t count) {
   written(mp_encode_array(reserve(kLongestHead), checked_length(count, "a list")));
+}
+
+std::size_t Packer::open_tuple(std::size_t count) {
+  char* at = reserve(kLongestHead);
+  *at++ = '\xc9';
+  const std::size_t opened = static_cast<std::size_t>(at - data_.get());
+  at = put_u32(at, 0);  // known when it is closed
+  *at++ = static_cast<char>(kTupleExtension);
+  written(at);
+  array(count);
+  return opened;
+}
+
+void Packer::close_tuple(std::size_t opened) {
+  constexpr std::size_t kHead = sizeof(std::uint32_t) + 1;
+  mp_store_u32(data_.get() + opened, checked_length(size_ - opened - kHead, "a tuple"));
 }
 
 void Packer::map(std::size_t count) {

@@ -32,7 +32,17 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
+std::atomic<void (*)() noexcept> rest_hook{nullptr};
+
+void rest() noexcept {
+  if (auto* const hook = rest_hook.load(std::memory_order_relaxed)) hook();
+}
+
 }  // namespace
+
+void set_rest_hook(void (*hook)() noexcept) noexcept {
+  rest_hook.store(hook);
+}
 
 // Marks the calling thread as running a strand. They nest: a listener may drain another loop.
 class Strand::Current {
@@ -164,6 +174,7 @@ void Strand::run(std::chrono::nanoseconds budget) {
   for (;;) {
     // Nobody may find the strand idle while it holds on to listeners.
     held.clear();
+    rest();
     {
       const std::lock_guard lock(mutex_);
       incoming_.take_spare(running_);
@@ -176,7 +187,11 @@ void Strand::run(std::chrono::nanoseconds budget) {
     }
     while (!running_.empty()) {
       run_front(held);
-      if (bounded && Clock::now() - begin > budget && hand_over()) return;
+      if (bounded && Clock::now() - begin > budget && hand_over()) {
+        held.clear();
+        rest();
+        return;
+      }
     }
   }
 }

@@ -21,6 +21,11 @@ namespace divisi::event {
 
 class Strand;
 
+// `hook` is called by every thread that runs a strand, whenever it has run what it had taken from
+// the queue: before it looks for more, sleeps, or does something else. For front ends whose
+// listeners need a lock (an interpreter's): it is held for a whole batch instead of each event.
+void set_rest_hook(void (*hook)() noexcept) noexcept;
+
 // What a strand does with its records, on the thread that runs it.
 class StrandOwner {
  public:

@@ -77,6 +77,7 @@ Unpacker::Kind Unpacker::kind() const {
   switch (ahead.extension().type) {
     case kBufferExtension: return Kind::kBuffer;
     case kTensorExtension: return Kind::kTensor;
+    case kTupleExtension: return Kind::kArray;
     default: return Kind::kUnknown;
   }
 }
@@ -181,7 +182,7 @@ Tensor Unpacker::tensor() {
   if (data.size() < kHead) malformed("a tensor has at least 4 bytes");
   const std::size_t rank = static_cast<unsigned char>(data[1]);
   const char placement = data[2];
-  if (rank > Tensor::kMaxRank || placement < 0 || placement > 1 || data[3] != 0) {
+  if (rank > Tensor::kMaxRank || placement < 0 || placement > 1) {
     malformed("a tensor has an unknown layout");
   }
   const std::size_t elements_at = kHead + 8 * rank;
@@ -192,6 +193,7 @@ Tensor Unpacker::tensor() {
   }
   Tensor tensor;
   tensor.dtype = static_cast<DType>(data[0]);
+  tensor.flavour = static_cast<std::uint8_t>(data[3]);
   tensor.shape.resize(rank);
   if (rank > 0) std::memcpy(tensor.shape.data(), data.data() + kHead, 8 * rank);
   const std::size_t alignment = std::max<std::size_t>(element_size(tensor.dtype), 1);
@@ -210,8 +212,22 @@ std::size_t Unpacker::map() {
   return container(true);
 }
 
+bool Unpacker::next_is_extension() const noexcept {
+  return at_ != end_ && mp_typeof(*at_) == MP_EXT && static_cast<unsigned char>(*at_) != kReserved;
+}
+
+bool Unpacker::is_tuple() const {
+  if (!next_is_extension()) return false;
+  return Unpacker(*this).extension().type == kTupleExtension;
+}
+
 std::size_t Unpacker::container(bool is_map) {
   const std::string_view expected = is_map ? "map" : "list";
+  if (!is_map && is_tuple()) [[unlikely]] {
+    // What is inside is read as if it stood here by itself; its own heads bound it.
+    const std::span<const char> inside = extension().data;
+    at_ = inside.data();
+  }
   if (at_ == end_ || mp_typeof(*at_) != (is_map ? MP_MAP : MP_ARRAY)) mismatch(expected);
   require_head(at_, end_);
   const std::size_t count = is_map ? mp_decode_map(&at_) : mp_decode_array(&at_);

@@ -42,6 +42,8 @@ class Network final : public Router {
   void request_finish();
   void forget_finish() { finish_requested_.store(false); }
   void peer_died(int node_id);
+  // In a child of fork(): inactive from here on; what the parent had is left as it was.
+  void forked() { active_.store(nullptr); }
 
   // Null while inactive.
   Membership* membership() const { return active_.load(); }

@@ -2,6 +2,7 @@
 
 #include "base/glob.h"
 #include "base/log.h"
+#include "divisi/detail/front_end.h"
 #include "divisi/task.h"
 #include "runtime/entry.h"
 #include "runtime/network.h"
@@ -230,31 +231,23 @@ void Parallel::answer(int node_id, std::uint64_t id, bool ok, const Value& value
   if (auto* const active = job()) active->calls->answer(node_id, id, ok, value);
 }
 
-void Parallel::Runner::start(const Main& main, std::vector<std::string> args) const {
-  runtime::enter_worker_if_spawned();
-  auto options = plan_options(options_);
-  if (!options) throw_if_failed(options.error());
-  if (options_.n_parallel_workers > 1) {
-    if (main.function == nullptr) {
-      throw UsageError(
-          "several workers need a plain function: write it as one and name it with DIVISI_MAIN");
-    }
-    auto entry = runtime::find_entry(main.function);
-    if (!entry) throw_if_failed(entry.error());
-    options->common.entry = entry->ref;
-  }
-  options->common.args = std::move(args);
-  auto worker_lost = runtime::parse_worker_lost(options_.worker_lost);
+namespace {
+
+// Starts what `planned` says, with `call` as main if it is a single worker in this process, and
+// `command` (empty: this program) as the others.
+void run_plan(const ParallelOptions& options, const runtime::PlanOptions& planned,
+              const runtime::MainFunction& call, std::vector<std::string> command) {
+  auto worker_lost = runtime::parse_worker_lost(options.worker_lost);
   if (!worker_lost) throw_if_failed(worker_lost.error());
-  auto plan = runtime::plan_workers(*options);
+  auto plan = runtime::plan_workers(planned);
   if (!plan) throw_if_failed(plan.error());
-  auto log_level = log::parse_level(options_.log_level);
+  auto log_level = log::parse_level(options.log_level);
   if (!log_level) throw_if_failed(log_level.error());
   log::set_level(*log_level);
   for (const auto& warning : plan->warnings) log::warning("{}", warning);
 
   if (plan->workers.size() == 1) {
-    const auto [outcome, signal] = runtime::run_worker_inline(plan->workers.front(), main.call);
+    const auto [outcome, signal] = runtime::run_worker_inline(plan->workers.front(), call);
     const int node = plan->workers.front().node_id;
     if (signal != 0) {
       throw WorkerError(Code::kCancelled, fmt::format("ended by signal {}", signal), 128 + signal,
@@ -270,13 +263,43 @@ void Parallel::Runner::start(const Main& main, std::vector<std::string> args) co
   }
   runtime::RunnerOptions run;
   run.worker_lost = *worker_lost;
-  run.grace = options_.grace;
-  run.log_dir = options_.log_dir;
+  run.grace = options.grace;
+  run.log_dir = options.log_dir;
+  run.command_is_worker = !command.empty();
+  run.command = std::move(command);
   const runtime::RunResult result = runtime::run_workers(run, plan->workers);
   if (!result.ok()) {
     throw WorkerError(result.status.code(), result.status.message(), result.exit_code,
                       result.failed_node);
   }
+}
+
+}  // namespace
+
+void Parallel::Runner::start(const Main& main, std::vector<std::string> args) const {
+  runtime::enter_worker_if_spawned();
+  auto planned = plan_options(options_);
+  if (!planned) throw_if_failed(planned.error());
+  if (options_.n_parallel_workers > 1) {
+    if (main.function == nullptr) {
+      throw UsageError(
+          "several workers need a plain function: write it as one and name it with DIVISI_MAIN");
+    }
+    auto entry = runtime::find_entry(main.function);
+    if (!entry) throw_if_failed(entry.error());
+    planned->common.entry = entry->ref;
+  }
+  planned->common.args = std::move(args);
+  run_plan(options_, *planned, main.call, {});
+}
+
+void detail::FrontEnd::run(const ParallelOptions& options, const ForeignMain& main) {
+  auto planned = plan_options(options);
+  if (!planned) throw_if_failed(planned.error());
+  planned->common.entry.foreign = main.entry;
+  run_plan(
+      options, *planned, [&main](const std::vector<std::string>&) { return main.call(); },
+      main.command);
 }
 
 int Parallel::Runner::run_reporting(const Main& main,

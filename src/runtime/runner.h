@@ -41,9 +41,11 @@ struct RunnerOptions {
   int max_restarts = 3;                          // of one worker, under kRestart
   std::chrono::milliseconds restart_delay{100};  // doubles with each restart, up to 5 s
 
-  // Empty: this program again. Otherwise the program and its arguments, started without a worker
-  // configuration but with the DITASK_* variables (`ditask -- command`).
+  // Empty: this program again. Otherwise the program and its arguments.
   std::vector<std::string> command{};
+  // The command links libdivisi and enters the worker itself (a front end's interpreter). If not,
+  // it gets no configuration and no channel but the DITASK_* variables (`ditask -- command`).
+  bool command_is_worker = false;
 
   bool relay_output = true;  // false: workers write to our stdout and stderr themselves
   bool prefix = true;        // "[node 3] " before each relayed line

@@ -132,6 +132,8 @@ io::SpawnOptions Supervisor::spawn_options(const Worker& worker) const {
   } else {
     spawn.program = options_.command.front();
     spawn.arguments.assign(options_.command.begin() + 1, options_.command.end());
+  }
+  if (!is_configured()) {
     for (const std::string& variable : worker_environment(worker.config)) {
       const std::size_t equals = variable.find('=');
       spawn.environment[variable.substr(0, equals)] = variable.substr(equals + 1);
@@ -154,7 +156,7 @@ Status Supervisor::start(Worker& worker) {
   io::SpawnOptions spawn = spawn_options(worker);
   io::Descriptor config;
   WorkerChannel theirs;
-  if (options_.command.empty()) {
+  if (is_configured()) {
     auto file = io::make_memory_file("divisi-worker", encode(worker.config));
     if (!file) return file.error();
     config = *std::move(file);

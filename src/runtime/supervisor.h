@@ -64,6 +64,8 @@ class Supervisor {
   };
 
   Status start(Worker& worker);
+  // Workers of ours, and of front ends, get a configuration and a channel; other programs do not.
+  bool is_configured() const { return options_.command.empty() || options_.command_is_worker; }
   io::SpawnOptions spawn_options(const Worker& worker) const;
   void attach_output(Worker& worker);
 

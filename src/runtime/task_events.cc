@@ -124,12 +124,8 @@ void Session::unsubscribe_unheard(std::string_view pattern) {
   for (const std::string& event : unheard) router.unsubscribe(Topic(event), loop.core().get());
 }
 
-std::optional<Args> Session::wait_for(std::string_view event, const WaitForOptions& wait_options) {
+event::WaitResult Session::wait(std::string_view event, event::WaitSpec spec) {
   using event::WakeReason;
-  event::WaitSpec spec;
-  spec.timeout = wait_options.timeout;
-  spec.wake_on_finish = wait_options.wake_on_finish;
-  spec.stop = wait_options.stop;
   spec.already = [&]() -> std::optional<WakeReason> {
     // Subscribed from here on until off() or stop, not only while somebody waits: a peer's answer
     // between two waits would otherwise race with the news of the subscription.
@@ -137,12 +133,21 @@ std::optional<Args> Session::wait_for(std::string_view event, const WaitForOptio
     // Not before: what came early for this event is kept only until we are ready.
     if (distributed) router.ready();
     if (stopping.load() || router.interrupted()) return WakeReason::kStopped;
-    if (wait_options.wake_on_finish && finish_->load()) return WakeReason::kFinish;
+    if (spec.wake_on_finish && finish_->load()) return WakeReason::kFinish;
     const std::lock_guard lock(mutex_);
     if (failure_ != nullptr) return WakeReason::kFailure;
     return std::nullopt;
   };
-  event::WaitResult result = loop.core()->wait(event, spec);
+  return loop.core()->wait(event, spec);
+}
+
+std::optional<Args> Session::wait_for(std::string_view event, const WaitForOptions& wait_options) {
+  using event::WakeReason;
+  event::WaitSpec spec;
+  spec.timeout = wait_options.timeout;
+  spec.wake_on_finish = wait_options.wake_on_finish;
+  spec.stop = wait_options.stop;
+  event::WaitResult result = wait(event, std::move(spec));
   switch (result.reason) {
     case WakeReason::kEvent:
       if (result.decode_error != nullptr) std::rethrow_exception(result.decode_error);

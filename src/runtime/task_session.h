@@ -74,6 +74,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void submit(std::function<void()> job);
   void sync();
   void renew();
+  void fail(std::exception_ptr failure);
   void run_parallel(const std::vector<Middleware>& parts, Context& ctx);
   void allow_pool();
 
@@ -97,6 +98,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void off(std::string_view pattern, ListenerId id);
   void off_function(std::string_view pattern, const void* function);
   std::optional<Args> wait_for(std::string_view event, const WaitForOptions& options);
+  // The same, told by reason.
+  event::WaitResult wait(std::string_view event, event::WaitSpec spec);
   void send(std::string_view event, const PayloadView& payload, const SendOptions& options);
   void set_finish(bool finish);
 
@@ -131,7 +134,6 @@ class Session : public std::enable_shared_from_this<Session> {
   void iterate();
   std::optional<Registered> middleware_at(std::size_t index) const;
   Pool& pool();
-  void fail(std::exception_ptr failure);
   void listen_to_finish();
   void subscribe(std::string_view event);
   void unsubscribe_unheard(std::string_view pattern);

@@ -1,6 +1,7 @@
 #include "runtime/worker.h"
 
 #include "base/log.h"
+#include "divisi/detail/front_end.h"
 #include "runtime/exit_code.h"
 #include "runtime/finish_watcher.h"
 
@@ -78,6 +79,8 @@ const WorkerHooks& worker_hooks() {
 std::string describe_exception(const std::exception_ptr& exception) {
   try {
     std::rethrow_exception(exception);
+  } catch (const divisi::detail::MainFailed& error) {
+    return error.what();
   } catch (const std::exception& error) {
     std::string text = fmt::format("{}: {}", type_name(typeid(error)), error.what());
     try {

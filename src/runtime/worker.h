@@ -68,6 +68,11 @@ std::string describe_exception(const std::exception_ptr& exception);
 // returns. Runners call it first, or they would start workers for ever.
 void enter_worker_if_spawned();
 
+// What it consists of. `resolve` finds the function that the configuration names.
+using ResolveMain = std::function<Result<MainFunction>(const EntryRef& entry)>;
+bool is_spawned_worker();
+int run_spawned_worker(const ResolveMain& resolve);
+
 // The name of the variable that carries the descriptor of the configuration.
 constexpr const char* kWorkerFdVariable = "DIVISI_WORKER_FD";
 

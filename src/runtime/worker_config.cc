@@ -29,7 +29,8 @@ void visit_fields(Archive& archive, Config& config) {
   archive(config.queue_bytes, config.memory_bytes, config.max_message_bytes, config.send_policy);
   archive(config.codec, config.relay, config.finish_on_hub_lost);
   archive(config.auto_recover, config.max_retries, config.restarts);
-  archive(config.entry.library, config.entry.name, config.entry.where, config.entry.is_symbol);
+  archive(config.entry.library, config.entry.name, config.entry.where, config.entry.is_symbol,
+          config.entry.foreign, config.entry.module, config.entry.search_path);
   archive(config.args, config.log_level, config.log_json, config.trace);
 }
 

@@ -20,6 +20,11 @@ struct EntryRef {
   std::string name;        // a DIVISI_MAIN name, or an extern "C" symbol
   std::string where;       // file:line of the registration, where a name alone is ambiguous
   bool is_symbol = false;  // `libfoo.so:symbol`: int symbol(int argc, char** argv)
+
+  // Of a front end in another language (front_end.h): its own bytes, or a module to be found.
+  std::string foreign{};
+  std::string module{};
+  std::vector<std::string> search_path{};
 };
 
 constexpr int kUnlimitedRetries = -1;

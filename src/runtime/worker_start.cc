@@ -65,7 +65,7 @@ WorkerReport::Kind report_kind(WorkerOutcome::Kind kind) {
   return WorkerReport::Kind::kFailed;
 }
 
-int worker_main(Inherited inherited) {
+int worker_main(Inherited inherited, const ResolveMain& resolve) {
   const WorkerChannel channel = std::move(inherited.channel);
   const auto config = read_config(std::move(inherited.config));
   if (!config) return give_up(channel, config.error());
@@ -77,8 +77,8 @@ int worker_main(Inherited inherited) {
   if (const auto level = log::parse_level(config->log_level)) log::set_level(*level);
   install_crash_report(config->node_id);
 
-  const auto entry = resolve_entry(config->entry);
-  if (!entry) return give_up(channel, entry.error());
+  const auto main = resolve(config->entry);
+  if (!main) return give_up(channel, main.error());
 
   const WorkerHooks& hooks = worker_hooks();
   const FinishWatcher watcher({
@@ -89,7 +89,7 @@ int worker_main(Inherited inherited) {
       .on_overdue = {},
   });
   const WorkerOutcome outcome = run_worker(
-      *config, entry->call, [&] { channel.send({WorkerReport::Kind::kJoined, 0, {}}); },
+      *config, *main, [&] { channel.send({WorkerReport::Kind::kJoined, 0, {}}); },
       [&] { return watcher.signal() != 0; });
   if (outcome.kind == WorkerOutcome::Kind::kFailed) {
     log::error("main failed: {}", outcome.text);
@@ -100,16 +100,28 @@ int worker_main(Inherited inherited) {
   return outcome.exit_code;
 }
 
+Result<MainFunction> resolve_native(const EntryRef& ref) {
+  DIVISI_TRY(Entry entry, resolve_entry(ref));
+  return std::move(entry.call);
+}
+
 int worker_in_place_of_main(int, char**, char**) {
-  auto inherited = take_inherited();
-  return worker_main(inherited ? *std::move(inherited) : Inherited{});
+  return run_spawned_worker(resolve_native);
 }
 
 }  // namespace
 
-void enter_worker_if_spawned() {
+bool is_spawned_worker() {
+  return std::getenv(kWorkerFdVariable) != nullptr;
+}
+
+int run_spawned_worker(const ResolveMain& resolve) {
   auto inherited = take_inherited();
-  if (inherited) std::exit(worker_main(*std::move(inherited)));
+  return worker_main(inherited ? *std::move(inherited) : Inherited{}, resolve);
+}
+
+void enter_worker_if_spawned() {
+  if (is_spawned_worker()) std::exit(run_spawned_worker(resolve_native));
 }
 
 }  // namespace divisi::runtime
@@ -122,7 +134,7 @@ extern "C" DIVISI_API int __libc_start_main(int (*main)(int, char**, char**), in
   using Start =
       int (*)(int (*)(int, char**, char**), int, char**, void (*)(), void (*)(), void (*)(), void*);
   const auto next = reinterpret_cast<Start>(::dlsym(RTLD_NEXT, "__libc_start_main"));
-  const bool spawned = std::getenv(divisi::runtime::kWorkerFdVariable) != nullptr;
-  return next(spawned ? divisi::runtime::worker_in_place_of_main : main, argc, argv, init, fini,
-              rtld_fini, stack_end);
+  return next(
+      divisi::runtime::is_spawned_worker() ? divisi::runtime::worker_in_place_of_main : main, argc,
+      argv, init, fini, rtld_fini, stack_end);
 }

@@ -42,6 +42,9 @@ class DIVISI_API Listener {
   bool runs_inline = false;
   const void* function = nullptr;  // a plain function, for off()
 
+  // Is this what off(pattern, other) means? Called under a lock: no user code.
+  virtual bool is(const void* other) const noexcept { return function == other; }
+
   // `once`: whoever sets it runs the listener.
   std::atomic<bool> spent{false};
 };
