@@ -1,0 +1,72 @@
+"""What travels between a supervisor and its children, and the error of a child that is gone."""
+from __future__ import annotations
+
+import enum
+import itertools
+import os
+import time
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, Optional, Union
+
+_serial = itertools.count()
+
+
+def new_req_id() -> str:
+    """32 hex digits that no other request has: nanoseconds, a count, and the process."""
+    return f"{time.time_ns():016x}{next(_serial) & 0xFFFFFFFF:08x}{os.getpid() & 0xFFFFFFFF:08x}"
+
+
+class ChildType(enum.Enum):
+    """What a child runs in."""
+
+    PROCESS = "process"
+    THREAD = "thread"
+
+
+class ReserveMethod(enum.Enum):
+    """Methods of the child itself. Members, not strings, so no method of a user's object has the same name."""
+
+    SHUTDOWN = "_shutdown"
+    GETATTR = "_getattr"
+
+
+@dataclass
+class SendPayload:
+    """One request: call `method` of child `proc_id` with `args` and `kwargs`."""
+
+    proc_id: int
+    req_id: str = field(default_factory=new_req_id)
+    method: Union[str, ReserveMethod, None] = None
+    args: Iterable[Any] = field(default_factory=list)
+    kwargs: Dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class RecvPayload:
+    """One reply. `err` is the exception of a call that failed, else None; `extra` is for the `shm_callback`.
+
+    `req_id` is None in one case: a child ended while it had no requests, and `recv` had nothing else to wait for.
+    """
+
+    proc_id: int
+    req_id: Optional[str] = None
+    method: Union[str, ReserveMethod, None] = None
+    data: Any = None
+    err: Optional[BaseException] = None
+    extra: Any = None
+
+
+class WorkerLost(RuntimeError):
+    """The child ended, or was restarted, before it answered."""
+
+
+class ChildTraceback(Exception):
+    """The cause of an exception that came from a child process: its text is the traceback there."""
+
+    def __str__(self) -> str:
+        return "\n" + str(self.args[0])
+
+
+def failure(request: SendPayload, error: BaseException) -> RecvPayload:
+    """The reply to a request that got no answer but an error."""
+    return RecvPayload(request.proc_id, request.req_id, request.method, err=error)
