@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import fnmatch
 import logging
+import random
 import threading
-import time
-import uuid
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
@@ -25,14 +24,9 @@ from . import _native
 
 Message = Tuple[str, bytes]
 
-# Nodes greet each other under this name until all that are expected have been heard. No event of DI-engine can have
-# it: theirs begin with `task.` or are the names that programs give to the router.
-GREETING = "divisi.queue.greeting"
-# Between two greetings while somebody is missing. Links come up in the background without a word to us.
-_GREET_EVERY_S = 0.02
 # While a message waits for its listener, the queue looks this often whether there is one. It waits at start-up only.
 _LISTENER_POLL_S = 0.02
-# Like the transport's own bound. Beyond it the oldest message without a listener goes.
+# Like the transport's own bound. Beyond it a message without a listener is dropped, with a word.
 _HELD_BYTES = 64 << 20
 
 
@@ -45,14 +39,13 @@ class NodeQueue:
         listen_to: str = "",
         attach_to: Optional[List[str]] = None,
         listens: Optional[Callable[[str], bool]] = None,
+        join_timeout: float = 60.0,
         **_ignored: Any,
     ) -> None:
-        """Binds at once, so a bad address is an error here and not in some thread; dials in the background."""
+        """Binds, and waits for those it dials. So a bad address is an error here and not in some thread."""
         self.listen_to = _with_scheme(listen_to) if listen_to else ""
         self.attach_to = [_with_scheme(address) for address in attach_to or []]
         self._listens = listens
-        self._name = uuid.uuid4().bytes
-        self._greeted: Set[bytes] = set()
         self._topics: Set[str] = set()
         # What has come, and of it what nobody listens to yet. Both belong to the thread that receives.
         self._arrived: Deque[Message] = deque()
@@ -60,23 +53,12 @@ class NodeQueue:
         self._held_bytes = 0
         self._lock = threading.Lock()
         self._open = False
-        _native.node_open(self.listen_to, self.attach_to, None, [])
+        _native.node_open(self.listen_to, self.attach_to, _any_id(), join_timeout=join_timeout)
         self._open = True
-        _native.node_subscribe(GREETING)
 
     def join(self, peers: int, timeout: float) -> bool:
-        """Blocks until `peers` other queues are linked with this one in both directions; False after the timeout.
-        To be called before the first `recv`."""
-        deadline = time.monotonic() + timeout
-        while len(self._greeted) < peers:
-            if time.monotonic() >= deadline:
-                return False
-            _native.node_publish(GREETING, self._name)
-            message = _native.node_recv(_GREET_EVERY_S)
-            while message is not None:
-                self._sort(message)
-                message = _native.node_recv(0.0)
-        return True
+        """Blocks until this queue is linked with `peers` others, dialled or dialling; False after the timeout."""
+        return _native.router_wait_for_peers(peers, timeout)
 
     def listen(self) -> None:
         """Says where this queue is. It has been listening since it was made."""
@@ -113,9 +95,9 @@ class NodeQueue:
                 if self._listens is None or self._listens(topic):
                     return topic, data
                 self._hold(topic, data)
-            message = _native.node_recv(_LISTENER_POLL_S if self._held else None)
+            message = _native.node_recv(_LISTENER_POLL_S) if self._held else _native.node_recv()
             if message is not None:
-                self._sort(message)
+                self._arrived.append(message)
         return None
 
     def stop(self) -> None:
@@ -128,15 +110,6 @@ class NodeQueue:
     def __del__(self) -> None:
         if getattr(self, "_open", False):
             self.stop()
-
-    def _sort(self, message: Message) -> None:
-        topic, data = message
-        if topic != GREETING:
-            self._arrived.append(message)
-        elif data not in self._greeted:
-            # Our earlier greetings may have been sent before the link to this peer was up.
-            self._greeted.add(bytes(data))
-            _native.node_publish(GREETING, self._name)
 
     def _hold(self, topic: str, data: bytes) -> None:
         if self._held_bytes + len(data) > _HELD_BYTES:
@@ -151,6 +124,12 @@ class NodeQueue:
             messages = self._held.pop(topic)
             self._held_bytes -= sum(map(len, messages))
             self._arrived.extendleft((topic, data) for data in reversed(messages))
+
+
+def _any_id() -> int:
+    """A node of its own for each queue. What programs call their node id is often 0 in several launchers at once, which
+    the transport would refuse."""
+    return random.SystemRandom().randrange(1 << 24, 1 << 31)
 
 
 def _with_scheme(address: str) -> str:

@@ -28,11 +28,8 @@ from ._node_queue import NodeQueue
 NAME = "divisi"
 """The type: `mq_type="divisi"`, `--mq-type divisi`."""
 
-# How long a worker waits for the siblings its topology links it with. They start at the same time and load a learning
-# library first.
-_SIBLINGS_S = float(os.environ.get("DIVISI_JOIN_TIMEOUT", "60"))
-# Nodes of another launcher may start whenever they like, as with DI-engine's own queue; this covers those that are up.
-_OTHERS_S = 5.0
+# How long a worker waits for those it is linked with. They start at the same time, but load a learning library first.
+_JOIN_S = float(os.environ.get("DIVISI_JOIN_TIMEOUT", "60"))
 
 
 class MqType(str):
@@ -42,17 +39,15 @@ class MqType(str):
 class DivisiMQ(NodeQueue, MQ):
     """DI-engine's message queue over the native transport. Made by its router in each worker."""
 
-    def __init__(
-        self, listen_to: str = "", attach_to: Any = None, siblings: int = 0, peers: int = 0, **_ignored: Any
-    ) -> None:
-        """Opens the node and waits for those it is linked with: `siblings` of the same launcher, `peers` in all."""
+    def __init__(self, listen_to: str = "", attach_to: Any = None, peers: int = 0, **_ignored: Any) -> None:
+        """Opens the node and waits for the `peers` that it dials or that dial it."""
         router = Parallel()
-        super().__init__(listen_to, attach_to, listens=lambda topic: router._event_loop.listened(topic))
+        router._mq = None  # its stop() asks, and would hide why we could not be made
+        super().__init__(listen_to, attach_to, lambda topic: router._event_loop.listened(topic), _JOIN_S)
         keep_order(router)
-        if not self.join(siblings, _SIBLINGS_S):
+        if not self.join(peers, _JOIN_S):
             self.stop()
-            raise TimeoutError(f"{listen_to}: fewer than {siblings} workers of this launcher after {_SIBLINGS_S:g} s")
-        self.join(peers, _OTHERS_S)
+            raise TimeoutError(f"{listen_to}: fewer than {peers} other workers after {_JOIN_S:g} s")
 
 
 def extend() -> None:
@@ -92,12 +87,13 @@ class _Planner:
 
     def _nng_args_parser(self, **options: Any) -> List[Dict[str, Any]]:
         workers = self._parallel._nng_args_parser(**options)
-        addresses = {worker["listen_to"] for worker in workers}
         for worker in workers:
-            dialled = set(worker["attach_to"])
             dialling = sum(worker["listen_to"] in other["attach_to"] for other in workers)
-            siblings = len(dialled & addresses) + dialling
-            worker.update(mq_type=MqType(NAME), siblings=siblings, peers=len(dialled) + dialling)
+            worker.update(mq_type=MqType(NAME), peers=len(set(worker["attach_to"])) + dialling)
+            # DI-engine's default gives peers time to bind, one second a worker. Nobody needs it here; what a user
+            # chose is kept.
+            if worker["startup_interval"] == 1:
+                worker["startup_interval"] = 0
         return workers
 
 
