@@ -81,7 +81,11 @@ function(divisi_shared_library)
   target_include_directories(divisi INTERFACE
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
   target_compile_features(divisi INTERFACE cxx_std_20)
-  set_target_properties(divisi PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
+  set_target_properties(divisi PROPERTIES SOVERSION 0)
+  if(NOT SKBUILD)
+    # A wheel cannot hold the links between the names of a library: one file is enough there.
+    set_target_properties(divisi PROPERTIES VERSION ${PROJECT_VERSION})
+  endif()
   # Hidden visibility keeps our own internals in; the map also keeps in what templates of the
   # standard library and third-party static code would add.
   set(map ${PROJECT_SOURCE_DIR}/cmake/libdivisi.map)

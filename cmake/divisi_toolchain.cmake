@@ -33,7 +33,11 @@ endif()
 
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion
                     "$<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor;-Woverloaded-virtual>"
-                    -Werror -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+                    -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+option(DIVISI_WERROR "Warnings are errors" ON)
+if(DIVISI_WERROR)
+  add_compile_options(-Werror)
+endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   add_compile_options(-Wthread-safety)
 endif()

@@ -442,7 +442,10 @@ int run_spawned(nb::handle resolve) {
       // The worker's process ends with its main: nobody takes the reference back.
       return [main] { return call_main(main, nullptr); };
     } catch (const PythonError& error) {
-      throw UsageError(error.what());
+      // Its own message only: _worker.py has made it one line for the launcher.
+      const Object text = Object::steal(PyObject_Str(error.value()));
+      const char* const utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+      throw UsageError(utf8 != nullptr ? utf8 : error.what());
     }
   });
 }

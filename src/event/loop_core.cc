@@ -52,13 +52,21 @@ class LoopCore::Sink final : public Dispatcher {
     }
     const ListenerList* list = entry_ != nullptr ? held_.hold(*entry_) : nullptr;
     if (list == nullptr) {
-      log::debug("no listener event={} from={}", event.event, event.from_node);
-      return;
+      if (entry_ == nullptr || keep_early(event)) return unheard(event);
+      list = held_.hold(*entry_);  // somebody has come meanwhile
+      if (list == nullptr) return unheard(event);
     }
     for (const auto& listener : list->items) core_.run_one(*listener, *entry_, event.payload);
   }
 
  private:
+  bool keep_early(const RemoteEvent& event) const {
+    return core_.early_.keep(event, [this] { return entry_->listeners.load() != nullptr; });
+  }
+  static void unheard(const RemoteEvent& event) {
+    log::debug("no listener event={} from={}", event.event, event.from_node);
+  }
+
   LoopCore& core_;
   HeldListeners& held_;
   EventEntry* entry_ = nullptr;
@@ -376,6 +384,7 @@ Status LoopCore::stop() {
     quiet = strand->drain(deadline) && quiet;
   }
   table_.clear();
+  early_.clear();
   for (auto& strand : strands_) strand->end_and_join();
   if (quiet || !is_first) return {};
   return make_status(

@@ -11,6 +11,7 @@
 #include "divisi/detail/waiting.h"
 #include "divisi/event.h"
 #include "divisi/payload.h"
+#include "event/early_events.h"
 #include "event/error_slot.h"
 #include "event/event_table.h"
 #include "event/remote_event.h"
@@ -85,6 +86,8 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   void set_interest_hook(InterestHook hook);
 
   // --- triggers ---
+  // The calling thread emits to other processes: a wait may take what comes from here on.
+  void note_emit() const noexcept { early_.note_emit(); }
   // Throws the stored error. Ignored once stopped.
   void emit(std::string_view event, divisi::detail::Emission& emission);
 
@@ -153,6 +156,7 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
 
   // Provide their own synchronisation.
   EventTable table_;
+  EarlyEvents early_;
   ErrorSlot errors_;
   // The vector is constant. One strand, or one that spreads batches and then one for each thread.
   std::vector<std::unique_ptr<Strand>> strands_;

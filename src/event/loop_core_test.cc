@@ -6,6 +6,8 @@
 
 #include <functional>
 #include <future>
+#include <numeric>
+#include <optional>
 #include <semaphore>
 #include <thread>
 #include <utility>
@@ -109,6 +111,55 @@ TEST(LoopCoreTest, ABatchPostedByAListenerRunsAfterIt) {
   ASSERT_TRUE(core.post(numbers("e", {1, 2})));
   core.drain_here();
   EXPECT_THAT(seen, ElementsAre(1, 2, 3));
+}
+
+// What a wait got, without waiting longer than it must.
+std::optional<int> waited(EventLoop& loop, std::chrono::nanoseconds timeout) {
+  const auto args = loop.wait_for("answer", timeout);
+  return args ? std::optional(args->get<int>(0)) : std::nullopt;
+}
+
+TEST(LoopCoreTest, AnAnswerThatIsFasterThanTheWaitForItIsNotMissed) {
+  EventLoop loop;
+  LoopCore& core = *loop.core();
+  EXPECT_EQ(waited(loop, 0ns), std::nullopt) << "from here on the name is known to be waited for";
+  core.note_emit();
+  for (const int value : {1, 2}) {
+    ASSERT_TRUE(core.post(numbers("answer", {value})));
+    core.drain_here();
+  }
+  EXPECT_EQ(waited(loop, kDeadline), 1);
+  EXPECT_EQ(waited(loop, kDeadline), 2);
+  EXPECT_EQ(waited(loop, 0ns), std::nullopt) << "each answers one wait";
+}
+
+TEST(LoopCoreTest, AWaitIsNotForWhatCameBeforeTheLastEmit) {
+  EventLoop loop;
+  LoopCore& core = *loop.core();
+  EXPECT_EQ(waited(loop, 0ns), std::nullopt);
+  ASSERT_TRUE(core.post(numbers("answer", {1})));
+  core.drain_here();
+  EXPECT_EQ(waited(loop, 0ns), std::nullopt) << "this thread has not emitted";
+  ASSERT_TRUE(core.post(numbers("answer", {2})));
+  core.drain_here();
+  core.note_emit();
+  EXPECT_EQ(waited(loop, 0ns), std::nullopt) << "older than the question";
+  std::thread([&] { core.note_emit(); }).join();
+  ASSERT_TRUE(core.post(numbers("answer", {3})));
+  core.drain_here();
+  std::thread([&] { EXPECT_EQ(waited(loop, 0ns), std::nullopt) << "another thread's"; }).join();
+}
+
+TEST(LoopCoreTest, OnlySoManyEarlyAnswersAreKept) {
+  EventLoop loop;
+  LoopCore& core = *loop.core();
+  EXPECT_EQ(waited(loop, 0ns), std::nullopt);
+  core.note_emit();
+  std::vector<int> many(100);
+  std::iota(many.begin(), many.end(), 0);
+  ASSERT_TRUE(core.post(numbers("answer", many)));
+  core.drain_here();
+  EXPECT_EQ(waited(loop, kDeadline), 36) << "the newest 64";
 }
 
 TEST(LoopCoreTest, RemoteEventsReachEveryListenerOnce) {

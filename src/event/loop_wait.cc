@@ -77,7 +77,7 @@ WaitResult LoopCore::wait(std::string_view event, const WaitSpec& spec) {
   waiter->capture = spec.capture;
   waiter->sleeper = spec.sleeper;
   auto listener = std::make_unique<WaitListener>(waiter);
-  const Listener& registered = *listener;
+  const Listener& registered = *listener;  // to remove it; it may be gone before
   add(event, std::move(listener));
   {
     const std::lock_guard lock(waiters_mutex_);
@@ -90,6 +90,10 @@ WaitResult LoopCore::wait(std::string_view event, const WaitSpec& spec) {
     end_wait(*waiter, WakeReason::kError);
   } else if (spec.already) {
     if (const auto reason = spec.already()) end_wait(*waiter, *reason);
+  }
+  if (const auto answer = early_.take(event)) {
+    WaitListener(waiter).call(answer->view());
+    rest();
   }
   {
     const std::stop_callback cancel(spec.stop, [&] { end_wait(*waiter, WakeReason::kCancelled); });

@@ -34,14 +34,14 @@ class SignalsBlocked {
 
 std::atomic<void (*)() noexcept> rest_hook{nullptr};
 
-void rest() noexcept {
-  if (auto* const hook = rest_hook.load(std::memory_order_relaxed)) hook();
-}
-
 }  // namespace
 
 void set_rest_hook(void (*hook)() noexcept) noexcept {
   rest_hook.store(hook);
+}
+
+void rest() noexcept {
+  if (auto* const hook = rest_hook.load(std::memory_order_relaxed)) hook();
 }
 
 // Marks the calling thread as running a strand. They nest: a listener may drain another loop.

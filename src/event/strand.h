@@ -25,6 +25,7 @@ class Strand;
 // the queue: before it looks for more, sleeps, or does something else. For front ends whose
 // listeners need a lock (an interpreter's): it is held for a whole batch instead of each event.
 void set_rest_hook(void (*hook)() noexcept) noexcept;
+void rest() noexcept;  // calls it
 
 // What a strand does with its records, on the thread that runs it.
 class StrandOwner {

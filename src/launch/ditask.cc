@@ -7,6 +7,7 @@
 #include "launch/package.h"
 #include "launch/plan.h"
 #include "launch/platform_spec.h"
+#include "launch/python_package.h"
 #include "launch/secret.h"
 #include "runtime/crash_report.h"
 #include "runtime/entry.h"
@@ -116,11 +117,12 @@ void hand_on_secret_file(const DitaskOptions& options) {
   if (options.secret_file) ::setenv("DIVISI_SECRET_FILE", options.secret_file->c_str(), 1);
 }
 
-int run_processes(const DitaskOptions& options, const Launch& launch) {
+int run_processes(const DitaskOptions& options, const Launch& launch, bool is_python) {
   runtime::RunnerOptions runner;
   runner.worker_lost = options.worker_lost;
   runner.log_dir = options.log_dir;
-  runner.command = options.command;
+  runner.command = is_python ? python_worker_command() : options.command;
+  runner.command_is_worker = is_python;
   const runtime::RunResult result = runtime::run_workers(runner, launch.workers);
   if (result.ok()) return result.exit_code;
   return complain(result.status, result.exit_code);
@@ -150,10 +152,12 @@ int run_package(const DitaskOptions& options, Launch& launch) {
   warn(launch);
   // An unpacked archive has to be removed and a log file written whatever happens to main, so
   // these keep the launcher out of the worker.
-  if (launch.workers.size() == 1 && !package->is_archive() && options.log_dir.empty()) {
+  const bool is_python = package->is_python();
+  if (launch.workers.size() == 1 && !is_python && !package->is_archive() &&
+      options.log_dir.empty()) {
     return run_here(launch.workers.front());
   }
-  return run_processes(options, launch);
+  return run_processes(options, launch, is_python);
 }
 
 int run(std::vector<std::string> arguments) {
@@ -184,7 +188,7 @@ int run(std::vector<std::string> arguments) {
   if (options->command.empty()) return run_package(*options, *launch);
   hand_on_secret_file(*options);
   warn(*launch);
-  return run_processes(*options, *launch);
+  return run_processes(*options, *launch, false);
 }
 
 }  // namespace

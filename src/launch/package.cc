@@ -1,6 +1,7 @@
 #include "launch/package.h"
 
 #include "launch/probe.h"
+#include "launch/python_package.h"
 #include "launch/text.h"
 #include "runtime/entry.h"
 
@@ -64,7 +65,8 @@ Status not_found(const EntryName& name, const std::vector<std::string>& candidat
     if (places.empty() || places.back() != place) places.push_back(std::move(place));
   }
   const std::string stem = name.module.substr(name.module.rfind('.') + 1);
-  const std::string files = name.is_symbol ? name.module : fmt::format("{0}.so or lib{0}.so", stem);
+  const std::string files =
+      name.is_symbol ? name.module : fmt::format("{0}.so, lib{0}.so or {0}.py", stem);
   return make_status(Code::kInvalid, "--main {}: no {} in {}", name.text(), files,
                      fmt::join(places, ", "));
 }
@@ -106,10 +108,18 @@ Result<Package> Package::open(const PackageOptions& options) {
     package.entry_.is_symbol = package.name_.is_symbol;
     return package;
   }
-  return failure(not_found(package.name_, candidates));
+  const auto folders = search_folders(package.name_, root, path.parent_path().string());
+  if (!has_python_module(package.name_, folders) && !is_installed_python_module(package.name_)) {
+    return failure(not_found(package.name_, candidates));
+  }
+  package.entry_.module = package.name_.module;
+  package.entry_.name = package.name_.function;
+  package.entry_.search_path = folders;
+  return package;
 }
 
 Status Package::probe() const {
+  if (is_python()) return {};
   const Status status = run_in_child([this] { return load_and_find(entry_); });
   if (status.ok()) return {};
   return make_status(Code::kInvalid, "--main {}: {}", name_.text(), status.message());

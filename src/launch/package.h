@@ -1,4 +1,5 @@
-// A package that ditask can enter: a directory or a zip archive with shared objects in it.
+// A package that ditask can enter: a directory or a zip archive with shared objects or Python
+// modules in it. Where both have the name, the shared object is entered.
 //
 //   DIVISI_TRY(Package package, Package::open({.path = "greeting.zip", .main = "greeting.main"}));
 //   DIVISI_TRY_STATUS(package.probe());       // loads it in a child process: safe whatever it is
@@ -24,16 +25,19 @@ struct PackageOptions {
 
 class Package {
  public:
-  // Finds the shared object; an archive is unpacked into a private directory that lives as long
-  // as the Package. Nothing is loaded. kInvalid with one clear line, naming the places looked at.
+  // Finds the shared object or module; an archive is unpacked into a private directory that lives
+  // as long as the Package. Nothing is loaded. kInvalid with one clear line, naming the places
+  // looked at.
   static Result<Package> open(const PackageOptions& options);
 
   // Loads the object and finds the function, in a child process, so that an object that crashes
-  // or blocks the loader is a message here and not the end of the launcher.
+  // or blocks the loader is a message here and not the end of the launcher. A Python module is
+  // imported by its workers only: that may take seconds.
   Status probe() const;
 
   const runtime::EntryRef& entry() const noexcept { return entry_; }
   const EntryName& name() const noexcept { return name_; }
+  bool is_python() const noexcept { return !entry_.module.empty(); }
   bool is_archive() const noexcept { return !unpacked_.empty(); }
 
  private:

@@ -322,6 +322,8 @@ void Supervisor::judge(Worker& worker, const io::ExitStatus& status) {
          fmt::format("was killed by {}", io::signal_name(status.signal)));
   } else if (status.unknown) {
     lose(worker, kExitMainFailed, "has ended, and something else in this process took its status");
+  } else if (status.code == kExitUsage && options_.command_is_worker && !worker.outcome) {
+    fail(worker, kExitUsage, Code::kInvalid, "could not be started, see its line above");
   } else {
     fail(worker, kExitMainFailed, Code::kInternal,
          fmt::format("ended with exit code {}", status.code));

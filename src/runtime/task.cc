@@ -275,6 +275,7 @@ Task::Emitting::Emitting(Task& owner, std::string_view event, const EmitOptions&
     return;
   }
   remote_ = session_->distributed && !options.only_local;
+  if (remote_) session_->loop.core()->note_emit();
   local_ = options.only_local || (!options.only_remote && session_->is_meant(options.to));
   if (options.only_remote && !options.only_local && !session_->distributed) {
     log::debug("event {} is for peers only, but the router is not active", event);

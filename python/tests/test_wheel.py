@@ -1,0 +1,86 @@
+"""`pip install` as a user does it, in an environment of its own."""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+LISTING = """
+from divisi import task, OnlineRLContext, Supervisor, OfflineRLContext, Context, Task, EventLoop, Parallel
+import divisi
+
+with task.start(async_mode=False, ctx=OnlineRLContext()):
+    task.on("greeting", lambda msg: print("Get msg: %s" % msg))
+    task.emit("greeting", "Hi")
+print(divisi.__version__, divisi.__file__)
+"""
+
+
+def run(*command, **options):
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=1500, env=env, **options,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A fresh environment with both wheels: (its python, its bin folder)."""
+    folder = tmp_path_factory.mktemp("wheel")
+    # The environment that ./test builds with, so that nothing is fetched and the compiler's cache
+    # knows every file.
+    for source, options in (
+        (ROOT, ["--config-settings=cmake.define.DIVISI_WERROR=ON"]),
+        (ROOT / "python" / "ding", []),
+    ):
+        run(
+            sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+            "--wheel-dir", folder, *options, source,
+        )
+    venv.create(folder / "env", with_pip=True)
+    binaries = folder / "env" / "bin"
+    run(binaries / "pip", "install", "--quiet", "--no-index", "--no-deps", *folder.glob("*.whl"))
+    return binaries / "python", binaries
+
+
+def test_the_readme_example_runs_in_a_fresh_environment(installed, tmp_path):
+    python, _ = installed
+    script = tmp_path / "hello.py"
+    script.write_text(LISTING)
+    lines = run(python, script, cwd=tmp_path).splitlines()
+    assert lines[0] == "Get msg: Hi"
+    assert "site-packages" in lines[1]
+
+
+def test_two_workers_of_the_installed_package_meet(installed, tmp_path):
+    python, binaries = installed
+    (tmp_path / "meeting.py").write_text(
+        "from divisi import task\n"
+        "def main():\n"
+        "    with task.start():\n"
+        "        if task.router.node_id == 0:\n"
+        "            task.on('greeting', lambda msg: print('Get msg: %s' % msg))\n"
+        "            task.wait_for('greeting', timeout=60)\n"
+        "        else:\n"
+        "            task.emit('greeting', 'Hi')\n"
+    )
+    out = run(
+        binaries / "ditask", "--package", tmp_path, "--main", "meeting.main", "--parallel-workers",
+        2, "--topology", "mesh", "--protocol", "ipc", cwd=tmp_path,
+    )
+    assert "[node 0] Get msg: Hi" in out.splitlines()
+
+
+def test_the_package_itself_installs_no_command(installed):
+    python, binaries = installed
+    files = run(python, "-m", "pip", "show", "--files", "divisi")
+    assert "bin/ditask" not in files.replace("divisi/_bin/ditask", "")
+    assert (binaries / "ditask").exists(), "it comes with divisi-ding"

@@ -1,0 +1,69 @@
+#include "event/early_events.h"
+
+#include <utility>
+
+namespace divisi::event {
+
+namespace {
+
+constexpr std::size_t kMostOfAName = 64;
+constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+
+// Where the calling thread emitted last, and how much had come until then.
+struct LastEmit {
+  const EarlyEvents* where = nullptr;
+  std::uint64_t number = 0;
+};
+thread_local constinit LastEmit last_emit;
+
+}  // namespace
+
+void EarlyEvents::note_emit_slowly() const noexcept {
+  last_emit = {this, numbers_.load()};
+}
+
+bool EarlyEvents::keep(const RemoteEvent& event, const std::function<bool()>& is_heard) {
+  if (!is_used_.load(std::memory_order_relaxed)) return false;
+  const std::lock_guard lock(mutex_);
+  const auto found = by_name_.find(event.event);
+  if (found == by_name_.end() || is_heard()) return false;
+  std::size_t size = event.payload.body.size();
+  for (const Buffer& buffer : event.payload.buffers) size += buffer.size();
+  std::deque<Kept>& kept = found->second;
+  kept.push_back({numbers_.fetch_add(1) + 1, Payload::copy_of(event.payload), size});
+  bytes_ += size;
+  while (!kept.empty() && (kept.size() > kMostOfAName || bytes_ > kMostBytes)) {
+    bytes_ -= kept.front().size;
+    kept.pop_front();
+  }
+  return true;
+}
+
+std::optional<Payload> EarlyEvents::take(std::string_view event) {
+  const std::lock_guard lock(mutex_);
+  is_used_.store(true);
+  const auto found = by_name_.find(event);
+  if (found == by_name_.end()) {
+    by_name_.emplace(event, std::deque<Kept>());
+    return std::nullopt;
+  }
+  std::deque<Kept>& kept = found->second;
+  std::optional<Payload> answer;
+  while (!kept.empty() && !answer) {
+    Kept& oldest = kept.front();
+    bytes_ -= oldest.size;
+    if (last_emit.where == this && oldest.number > last_emit.number) {
+      answer = std::move(oldest.payload);
+    }
+    kept.pop_front();
+  }
+  return answer;
+}
+
+void EarlyEvents::clear() {
+  const std::lock_guard lock(mutex_);
+  by_name_.clear();
+  bytes_ = 0;
+}
+
+}  // namespace divisi::event
