@@ -32,6 +32,7 @@ class Row:
     unit: str
     bar: float | None = None  # None: informative
     lower_is_better: bool = False
+    lossy_peer: bool = False  # say how much of the peer's messages arrived, and in which order
 
     def meets_bar(self, ratio):
         return self.bar is None or (ratio <= self.bar if self.lower_is_better else ratio >= self.bar)

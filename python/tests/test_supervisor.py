@@ -541,7 +541,7 @@ def test_the_handlers_of_the_program_are_not_those_of_its_children(start):
 
 
 def what_there_is():
-    """Descriptors, threads, children and shared memory of this process."""
+    """Descriptors, threads, children, shared memory and semaphores of this process."""
     gc.collect()
     children = [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
     # Threads that have just been told to end may be on their last instruction.
@@ -550,8 +550,9 @@ def what_there_is():
         thread.join(DEADLINE_S)
     fds = sorted(os.readlink(f"/proc/self/fd/{fd}").split(":")[0] for fd in os.listdir("/proc/self/fd")
                  if os.path.islink(f"/proc/self/fd/{fd}"))
+    mapped = (line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/dev/shm" in line)
     return {"fds": fds, "threads": [thread for thread in threads if thread.is_alive()], "children": sorted(children),
-            "shm": sorted(os.listdir("/dev/shm"))}
+            "shm": sorted(mapped)}
 
 
 @pytest.mark.parametrize("type_, method", [(ChildType.THREAD, None), (ChildType.PROCESS, "fork"),
