@@ -480,6 +480,7 @@ PyObject* array_of(const Tensor& tensor) {
   if (tensor.data.empty()) {  // frombuffer refuses nothing at all
     const Object numpy = Object::steal(checked(PyImport_ImportModule("numpy")));
     array = Object::steal(checked(PyObject_CallMethod(numpy.get(), "empty", "is", 0, name)));
+    Py_DECREF(checked(PyObject_CallMethod(array.get(), "setflags", "i", 0)));  // as the others
   } else {
     array = Object::steal(
         checked(PyObject_CallFunction(modules().frombuffer, "Os", buffer.get(), name)));
