@@ -1,13 +1,15 @@
 """Order inside DI-engine.
 
-Its queue may deliver in order; its thread pools do not: `task.emit` hands remote events to three threads, and each
-event loop runs callbacks on two. `keep_order` changes, in the process that calls it and only there, the two places
-where that happens:
+Its queue may deliver in order; its thread pools do not: `task.emit` hands remote events to three
+threads, and each event loop runs callbacks on two. `keep_order` changes, in the process that calls
+it and only there, the two places where that happens:
 
-* the remote half of `task.emit` runs in the thread that emits, so the queue sees events in the order of the program;
-* an event loop runs the callbacks of one event one after another. Different events still run side by side on its two
-  threads, so a callback may wait for another event as before.
+* the remote half of `task.emit` runs in the thread that emits, so the queue sees events in the
+  order of the program;
+* an event loop runs the callbacks of one event one after another. Different events still run side
+  by side on its two threads, so a callback may wait for another event as before.
 """
+
 from __future__ import annotations
 
 import functools
@@ -31,7 +33,8 @@ class OrderedPool:
         self._waiting: Dict[str, Deque[Job]] = {}  # an event is a key while a thread works on it
 
     def submit(self, trigger: Callable[..., Any], event: str, *args: Any, **kwargs: Any) -> None:
-        """Runs `trigger(event, *args, **kwargs)` after all earlier jobs of the event. `trigger` does not raise."""
+        """Runs `trigger(event, *args, **kwargs)` after all earlier jobs of the event. `trigger`
+        does not raise."""
         job = (trigger, (event, *args), kwargs)
         with self._lock:
             jobs = self._waiting.get(event)
@@ -65,7 +68,8 @@ class OrderedPool:
 
 
 def keep_order(router: Any) -> None:
-    """Changes the event loops and the task of this process. Called with the router before its `main` runs."""
+    """Changes the event loops and the task of this process. Called with the router before its
+    `main` runs."""
     from ding.framework import event_loop
     from ding.framework.task import Task
 
@@ -78,7 +82,14 @@ def keep_order(router: Any) -> None:
 
 def _emit_in_order(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
-    def emit(self: Any, event: str, *args: Any, only_remote: bool = False, only_local: bool = False, **kwargs: Any) -> None:
+    def emit(
+        self: Any,
+        event: str,
+        *args: Any,
+        only_remote: bool = False,
+        only_local: bool = False,
+        **kwargs: Any,
+    ) -> None:
         remote = not only_local and self._running and self.router.is_active
         if not remote:
             original(self, event, *args, only_remote=only_remote, only_local=only_local, **kwargs)

@@ -6,11 +6,13 @@
     topic, data = queue.recv()
     queue.stop()
 
-Data is opaque: what the caller pickled stays pickled. While both processes live nothing is lost, and what one thread
-publishes arrives in that order. A process has one node, hence one queue at a time.
+Data is opaque: what the caller pickled stays pickled. While both processes live nothing is lost,
+and what one thread publishes arrives in that order. A process has one node, hence one queue at a
+time.
 
 Threads: `recv` belongs to one thread; everything else may be called from any.
 """
+
 from __future__ import annotations
 
 import fnmatch
@@ -24,15 +26,16 @@ from . import _native
 
 Message = Tuple[str, bytes]
 
-# While a message waits for its listener, the queue looks this often whether there is one. It waits at start-up only.
+# While a message waits for its listener, the queue looks this often whether there is one. It waits
+# at start-up only.
 _LISTENER_POLL_S = 0.02
 # Like the transport's own bound. Beyond it a message without a listener is dropped, with a word.
 _HELD_BYTES = 64 << 20
 
 
 class NodeQueue:
-    """See the module. `listens(topic)`, where given, says whether a message would find a listener now; until it does,
-    the message waits here."""
+    """See the module. `listens(topic)`, where given, says whether a message would find a listener
+    now; until it does, the message waits here."""
 
     def __init__(
         self,
@@ -42,12 +45,14 @@ class NodeQueue:
         join_timeout: float = 60.0,
         **_ignored: Any,
     ) -> None:
-        """Binds, and waits for those it dials. So a bad address is an error here and not in some thread."""
+        """Binds, and waits for those it dials. So a bad address is an error here and not in some
+        thread."""
         self.listen_to = _with_scheme(listen_to) if listen_to else ""
         self.attach_to = [_with_scheme(address) for address in attach_to or []]
         self._listens = listens
         self._topics: Set[str] = set()
-        # What has come, and of it what nobody listens to yet. Both belong to the thread that receives.
+        # What has come, and of it what nobody listens to yet. Both belong to the thread that
+        # receives.
         self._arrived: Deque[Message] = deque()
         self._held: Dict[str, Deque[bytes]] = {}
         self._held_bytes = 0
@@ -57,7 +62,8 @@ class NodeQueue:
         self._open = True
 
     def join(self, peers: int, timeout: float) -> bool:
-        """Blocks until this queue is linked with `peers` others, dialled or dialling; False after the timeout."""
+        """Blocks until this queue is linked with `peers` others, dialled or dialling; False after
+        the timeout."""
         return _native.router_wait_for_peers(peers, timeout)
 
     def listen(self) -> None:
@@ -65,13 +71,14 @@ class NodeQueue:
         logging.info("divisi listens on %s, attached to %s", self.listen_to, self.attach_to)
 
     def publish(self, topic: str, data: bytes) -> None:
-        """To all peers that want the topic. Waits while one of them is behind; an error after the transport's
-        `send_timeout`. Does nothing on a stopped queue."""
+        """To all peers that want the topic. Waits while one of them is behind; an error after the
+        transport's `send_timeout`. Does nothing on a stopped queue."""
         if self._open:
             _native.node_publish(topic, data)
 
     def subscribe(self, topic: str) -> None:
-        """From now on `recv` gets the topic; what came before for want of a listener is not lost either."""
+        """From now on `recv` gets the topic; what came before for want of a listener is not lost
+        either."""
         with self._lock:
             new = self._open and topic not in self._topics
             self._topics.add(topic)
@@ -79,7 +86,8 @@ class NodeQueue:
             _native.node_subscribe(topic)
 
     def unsubscribe(self, topic: str) -> None:
-        """No more of the topic, or of all that match it: a task that stops names its events as `task.*`."""
+        """No more of the topic, or of all that match it: a task that stops names its events as
+        `task.*`."""
         with self._lock:
             gone = fnmatch.filter(self._topics, topic) if self._open else []
             self._topics.difference_update(gone)
@@ -127,8 +135,8 @@ class NodeQueue:
 
 
 def _any_id() -> int:
-    """A node of its own for each queue. What programs call their node id is often 0 in several launchers at once, which
-    the transport would refuse."""
+    """A node of its own for each queue. What programs call their node id is often 0 in several
+    launchers at once, which the transport would refuse."""
     return random.SystemRandom().randrange(1 << 24, 1 << 31)
 
 

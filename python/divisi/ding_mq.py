@@ -3,13 +3,15 @@
     Parallel.runner(n_parallel_workers=2, mq_type="divisi")(main)
     ditask --mq-type divisi --package my_module --main my_module.main
 
-Importing this module adds the queue type `divisi` to DI-engine in this process. Where divisi is installed nobody has to:
-its start-up hook does so as soon as DI-engine's router is loaded. Worker processes import it because the name of the
-queue that they are handed is an object of this module.
+Importing this module adds the queue type `divisi` to DI-engine in this process. Where divisi is
+installed nobody has to: its start-up hook does so as soon as DI-engine's router is loaded. Worker
+processes import it because the name of the queue that they are handed is an object of this module.
 
-DI-engine looks the type up in three places. Its registry is open; the table of the runner and the parsers of platforms
-know `nng` and `redis` only, so those two are shown `nng`, whose addresses are ours too, and the workers get `divisi`.
+DI-engine looks the type up in three places. Its registry is open; the table of the runner and the
+parsers of platforms know `nng` and `redis` only, so those two are shown `nng`, whose addresses are
+ours too, and the workers get `divisi`.
 """
+
 from __future__ import annotations
 
 import functools
@@ -28,7 +30,8 @@ from ._node_queue import NodeQueue
 NAME = "divisi"
 """The type: `mq_type="divisi"`, `--mq-type divisi`."""
 
-# How long a worker waits for those it is linked with. They start at the same time, but load a learning library first.
+# How long a worker waits for those it is linked with. They start at the same time, but load a
+# learning library first.
 _JOIN_S = float(os.environ.get("DIVISI_JOIN_TIMEOUT", "60"))
 
 
@@ -39,11 +42,15 @@ class MqType(str):
 class DivisiMQ(NodeQueue, MQ):
     """DI-engine's message queue over the native transport. Made by its router in each worker."""
 
-    def __init__(self, listen_to: str = "", attach_to: Any = None, peers: int = 0, **_ignored: Any) -> None:
+    def __init__(
+        self, listen_to: str = "", attach_to: Any = None, peers: int = 0, **_ignored: Any
+    ) -> None:
         """Opens the node and waits for the `peers` that it dials or that dial it."""
         router = Parallel()
         router._mq = None  # its stop() asks, and would hide why we could not be made
-        super().__init__(listen_to, attach_to, lambda topic: router._event_loop.listened(topic), _JOIN_S)
+        super().__init__(
+            listen_to, attach_to, lambda topic: router._event_loop.listened(topic), _JOIN_S
+        )
         keep_order(router)
         if not self.join(peers, _JOIN_S):
             self.stop()
@@ -90,8 +97,8 @@ class _Planner:
         for worker in workers:
             dialling = sum(worker["listen_to"] in other["attach_to"] for other in workers)
             worker.update(mq_type=MqType(NAME), peers=len(set(worker["attach_to"])) + dialling)
-            # DI-engine's default gives peers time to bind, one second a worker. Nobody needs it here; what a user
-            # chose is kept.
+            # DI-engine's default gives peers time to bind, one second a worker. Nobody needs it
+            # here; what a user chose is kept.
             if worker["startup_interval"] == 1:
                 worker["startup_interval"] = 0
         return workers

@@ -1,9 +1,11 @@
-"""The start-up hook of `divisi.ding_mq`: what makes `ditask --mq-type divisi` work without an import in the program.
+"""The start-up hook of `divisi.ding_mq`: what makes `ditask --mq-type divisi` work without an
+import in the program.
 
-Every interpreter of the environment runs this through divisi_ding_mq.pth, so it imports nothing and only leaves a finder
-behind that compares names. The finder acts when DI-engine loads one of two modules; where there is no DI-engine that
-never happens.
+Every interpreter of the environment runs this through divisi_ding_mq.pth, so it imports nothing and
+only leaves a finder behind that compares names. The finder acts when DI-engine loads one of two
+modules; where there is no DI-engine that never happens.
 """
+
 import sys
 
 _WATCHED = {"ding.framework.parallel", "ding.entry.cli_parsers"}
@@ -40,10 +42,13 @@ def _then_extend(loader):
         try:
             import divisi.ding_mq
 
-            # Not there yet when the program's own import of it is what loads DI-engine; it extends at its end.
+            # Not there yet when the program's own import of it is what loads DI-engine; it extends
+            # at its end.
             getattr(divisi.ding_mq, "extend", lambda: None)()
         except Exception as error:  # DI-engine must work as it would without us
-            print(f"divisi: the message queue `divisi` is not available: {error!r}", file=sys.stderr)
+            print(
+                f"divisi: the message queue `divisi` is not available: {error!r}", file=sys.stderr
+            )
 
     try:
         loader.exec_module = exec_module

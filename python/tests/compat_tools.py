@@ -1,4 +1,5 @@
 """Shared by the tests of compatibility: programs in processes of their own."""
+
 import os
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import divisi
 ROOT = Path(__file__).resolve().parents[2]
 """Of the source tree."""
 
-# Not resolved: in the build tree the package is links to its sources, and only the links lie beside the native module.
+# Not resolved: in the build tree the package is links to its sources, and only the links lie beside
+# the native module.
 PACKAGES = str(Path(divisi.__file__).absolute().parent.parent)
 """The folder that holds the package under test."""
 
@@ -20,9 +22,15 @@ DEADLINE_S = 120
 
 
 def environment(*folders, **variables):
-    """This process's environment with exactly the package under test, then `folders`, on the search path."""
+    """This process's environment with exactly the package under test, then `folders`, on the search
+    path."""
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    return {**env, "PYTHONPATH": os.pathsep.join([PACKAGES, *map(str, folders)]), "PYTHONUNBUFFERED": "1", **variables}
+    return {
+        **env,
+        "PYTHONPATH": os.pathsep.join([PACKAGES, *map(str, folders)]),
+        "PYTHONUNBUFFERED": "1",
+        **variables,
+    }
 
 
 def write(folder, text, name="program.py"):
@@ -36,9 +44,16 @@ def write(folder, text, name="program.py"):
 def run(command, *, env, cwd, code=0):
     """Runs to the end; the finished process, with its output as text."""
     result = subprocess.run(
-        [str(part) for part in command], env=env, cwd=cwd, capture_output=True, text=True, timeout=DEADLINE_S
+        [str(part) for part in command],
+        env=env,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
     )
-    assert result.returncode == code, f"exit code {result.returncode}\n{result.stdout}\n{result.stderr}"
+    assert (
+        result.returncode == code
+    ), f"exit code {result.returncode}\n{result.stdout}\n{result.stderr}"
     return result
 
 

@@ -1,8 +1,9 @@
 """The message queue `divisi` under the real, unmodified DI-engine.
 
-Each test is a program of its own, run by an interpreter that has DI-engine (scripts/ding_venv) and divisi, the latter
-with its start-up hook as in an installation unless a test says otherwise.
+Each test is a program of its own, run by an interpreter that has DI-engine (scripts/ding_venv) and
+divisi, the latter with its start-up hook as in an installation unless a test says otherwise.
 """
+
 import shutil
 import socket
 
@@ -25,12 +26,20 @@ class Engine:
         self.not_installed = environment()
 
     def python(self, text, *arguments, env=None, code=0):
-        """Runs a program; what it printed by itself. The log of DI-engine's libraries is on the same stream."""
-        result = run([self.bin / "python", write(self.folder, text), *arguments], env=env or self.installed, cwd=self.folder, code=code)
+        """Runs a program; what it printed by itself. The log of DI-engine's libraries is on the
+        same stream."""
+        result = run(
+            [self.bin / "python", write(self.folder, text), *arguments],
+            env=env or self.installed,
+            cwd=self.folder,
+            code=code,
+        )
         return result if code else own_lines(result.stdout)
 
     def ditask(self, *arguments):
-        return own_lines(run([self.bin / "ditask", *arguments], env=self.installed, cwd=self.folder).stdout)
+        return own_lines(
+            run([self.bin / "ditask", *arguments], env=self.installed, cwd=self.folder).stdout
+        )
 
 
 def own_lines(text):
@@ -128,15 +137,27 @@ def test_two_workers(engine):
 
 
 def test_workers_need_no_hook(engine):
-    # Nothing but the queue's name tells the workers of divisi: they run the guarded import as little as the runner.
-    program = GREETING.replace("    Parallel.runner", "    import divisi.ding_mq\n    Parallel.runner")
+    # Nothing but the queue's name tells the workers of divisi: they run the guarded import as
+    # little as the runner.
+    program = GREETING.replace(
+        "    Parallel.runner", "    import divisi.ding_mq\n    Parallel.runner"
+    )
     assert engine.python(program, env=engine.not_installed) == ["Got: Hi"]
 
 
 def test_one_flag_of_ditask(engine):
     write(engine.folder, GREETING, "my_module.py")
     port = free_port()
-    flags = ["--package", ".", "--main", "my_module.main", "--parallel-workers", "2", "--topology", "mesh"]
+    flags = [
+        "--package",
+        ".",
+        "--main",
+        "my_module.main",
+        "--parallel-workers",
+        "2",
+        "--topology",
+        "mesh",
+    ]
     where = ["--address", "127.0.0.1", "--ports", f"{port},{free_port()}"]
     assert engine.ditask("--mq-type", "divisi", *flags, *where) == ["Got: Hi"]
 
@@ -185,12 +206,16 @@ def main():
         sleep(1)
 
 if __name__ == "__main__":
-    Parallel.runner(n_parallel_workers=3, mq_type="divisi", topology="star", startup_interval=0)(main)
+    Parallel.runner(n_parallel_workers=3, mq_type="divisi", topology="star")(main)
 """
 
 
 def test_leaves_of_a_star_hear_the_hub_only(engine):
-    assert sorted(engine.python(STAR)) == ["node 0 heard [1, 2]", "node 1 heard [0]", "node 2 heard [0]"]
+    assert sorted(engine.python(STAR)) == [
+        "node 0 heard [1, 2]",
+        "node 1 heard [0]",
+        "node 2 heard [0]",
+    ]
 
 
 BURST = """
@@ -208,7 +233,8 @@ def main():
             deadline = time.monotonic() + 90
             while len(got) < COUNT and time.monotonic() < deadline:
                 time.sleep(0.05)
-            print("> got %d, in order: %s" % (len(got), got == list(range(COUNT))), flush=True)
+            in_order = got == list(range(COUNT))
+            print("> got %d, in order: %s" % (len(got), in_order), flush=True)
             task.emit("done")
             time.sleep(0.5)
         else:

@@ -1,4 +1,6 @@
-"""The queue behind `mq_type="divisi"`, on a transport that the test holds in its hand; and the order of callbacks."""
+"""The queue behind `mq_type="divisi"`, on a transport that the test holds in its hand; and the
+order of callbacks."""
+
 import queue
 import threading
 
@@ -57,7 +59,9 @@ def native(monkeypatch):
 
 
 def test_it_binds_when_it_is_made_and_ignores_what_it_does_not_know(native):
-    made = NodeQueue(listen_to="ipc:///tmp/a", attach_to=["host:50515", "tcp://b:1"], redis_host=None, whatever=3)
+    made = NodeQueue(
+        listen_to="ipc:///tmp/a", attach_to=["host:50515", "tcp://b:1"], redis_host=None, whatever=3
+    )
     assert native.opened == ("ipc:///tmp/a", ["tcp://host:50515", "tcp://b:1"])
     assert made.attach_to == ["tcp://host:50515", "tcp://b:1"]
 

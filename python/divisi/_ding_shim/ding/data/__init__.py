@@ -1,0 +1,16 @@
+"""Storage and loaders: not there yet."""
+
+from .._missing import not_built
+
+__getattr__ = not_built(
+    __name__,
+    "FileModelLoader",
+    "FileModelStorage",
+    "FileStorage",
+    "FileStorageLoader",
+    "ModelLoader",
+    "ShmBuffer",
+    "ShmBufferContainer",
+    "Storage",
+    "StorageLoader",
+)

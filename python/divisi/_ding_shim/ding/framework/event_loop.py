@@ -1,0 +1,5 @@
+"""Events of one process."""
+
+from divisi.event_loop import EventLoop
+
+__all__ = ["EventLoop"]

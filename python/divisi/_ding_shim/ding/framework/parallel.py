@@ -1,0 +1,5 @@
+"""The router and the runner."""
+
+from divisi.parallel import Parallel
+
+__all__ = ["Parallel"]

@@ -1,0 +1,5 @@
+"""Wrappers of middleware."""
+
+from divisi.step_timer import StepTimer
+
+__all__ = ["StepTimer"]
