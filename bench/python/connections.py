@@ -6,7 +6,6 @@ does, and so a limit to come near to rather than a peer.
 import multiprocessing
 import os
 import pickle
-import tempfile
 import time
 
 from workload import array_result, burst_result, number_of, numbered, percentile
@@ -52,7 +51,7 @@ def pair(kind, child, *args):
         process = context.Process(target=lambda: child(PipeEnd(theirs), *args))
         process.start()
         return PipeEnd(ours), process
-    address = f"ipc://{tempfile.gettempdir()}/divisi_bench_{os.getpid()}.zmq"
+    address = f"ipc://@divisi_bench_{os.getpid()}"  # abstract: leaves no file
     process = context.Process(target=lambda: child(ZmqEnd(address, bind=False), *args))
     process.start()  # before this process has a context: contexts do not survive a fork
     return ZmqEnd(address, bind=True), process

@@ -108,6 +108,7 @@ class ProcessSession(Session):
         self._channel = channel
         self._reading = threading.Lock()  # held to read, and to close what is read
         self._open = True  # guarded by _reading
+        self._stopped = False  # guarded by _reading
         with _start_lock:
             ours, theirs = socket.socketpair()
             self._link = FrameSocket(ours)
@@ -148,6 +149,10 @@ class ProcessSession(Session):
             self._process.terminate()  # an idle child leaves by itself at the end of its stream
 
     def stop(self, deadline: float) -> None:
+        with self._reading:
+            if self._stopped:
+                return
+            self._stopped = True
         left = deadline - time.monotonic()
         if not _readable(self._sentinel, min(left, _LEAVE_S)):
             self._process.terminate()

@@ -108,7 +108,7 @@ class Session:
         raise NotImplementedError
 
     def stop(self, deadline: float) -> None:
-        """Ends the child by the deadline (of time.monotonic), by force where there is some."""
+        """Ends the child by the deadline (of time.monotonic), by force where there is some. Once is enough."""
         raise NotImplementedError
 
     def _transmit(self, number: int, request: SendPayload) -> None:

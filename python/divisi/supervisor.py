@@ -65,12 +65,13 @@ class Child(ABC):
 
     def restart(self) -> None:
         """Stops the child and starts it anew. Requests that it has not answered are answered with WorkerLost."""
-        inbox, channel = self._inbox, self._channel
-        if inbox is None or channel is None:
+        session, inbox, channel = self._session, self._inbox, self._channel
+        if session is None or inbox is None or channel is None:
             log.warning("restart of child %d, which is not running", self.proc_id)
             return
-        self.ask_to_stop(f"child {self.proc_id} was restarted")
-        self.shutdown()
+        # The old session stays until there is a new one: it answers what other threads send meanwhile.
+        session.ask_to_stop(f"child {self.proc_id} was restarted")
+        session.stop(time.monotonic() + STOP_S)
         inbox.forget_notices(self.proc_id)
         self.start(inbox, channel)
 
