@@ -26,7 +26,7 @@ class EpollReactor final : public Reactor {
 
   struct TimerKey {
     TimePoint when;
-    std::uint64_t id;
+    std::uint64_t id = 0;
     friend auto operator<=>(const TimerKey&, const TimerKey&) = default;
   };
 

@@ -113,6 +113,7 @@ class SocketStream final : public Stream,
 
   ssize_t write(std::span<const iovec> parts) override {
     msghdr message{};
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): sendmsg only reads them
     message.msg_iov = const_cast<iovec*>(parts.data());
     message.msg_iovlen = parts.size();
     const ssize_t n = ::sendmsg(fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);

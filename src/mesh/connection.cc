@@ -67,7 +67,7 @@ void Connection::send_greeting() {
 }
 
 Status Connection::read_preamble(bool& complete) {
-  std::array<std::byte, kPreambleBytes> bytes;
+  std::array<std::byte, kPreambleBytes> bytes{};
   const iovec part{bytes.data(), kPreambleBytes - preamble_.size()};
   const ssize_t n = stream_->read({&part, 1});
   complete = false;

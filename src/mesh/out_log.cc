@@ -285,7 +285,9 @@ void OutLog::compact() {
                    emptied)) {
     return;
   }
-  const std::uint64_t base = only_frame(segments_[first])->sequence;
+  const std::optional<FrameHeader> first_frame = only_frame(segments_[first]);
+  DIVISI_CHECK(first_frame.has_value(), "what was emptied is a segment of one frame");
+  const std::uint64_t base = first_frame->sequence;
 
   std::uint64_t events = 0;
   std::uint64_t sequence = base + 1;  // the GAP takes the first number
@@ -296,7 +298,8 @@ void OutLog::compact() {
     if (segment.size() == 0) continue;
     const bool gap = is_gap(segment);
     if (gap || emptied(segment)) {
-      std::uint64_t told = only_frame(segment)->kind == Kind::kEvent ? 1 : 0;
+      const std::optional<FrameHeader> header = only_frame(segment);
+      std::uint64_t told = header && header->kind == Kind::kEvent ? 1 : 0;
       if (gap) std::memcpy(&told, segment.data.data() + segment.begin + kHeaderBytes, sizeof told);
       events += told;
       bytes_ -= segment.size();
@@ -363,6 +366,7 @@ std::size_t OutLog::gather(std::span<iovec> parts, std::size_t limit, std::size_
     Segment& segment = segments_[index];
     const std::size_t size = segment.size() - offset;
     if (size == 0) continue;
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): an iovec has no const form
     parts[count++] = {const_cast<std::byte*>(segment.data.data()) + segment.begin + offset, size};
     total += size;
   }

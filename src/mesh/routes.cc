@@ -249,7 +249,7 @@ void Routes::hold(const InEvent& event, const Buffer& owner, int from_node) {
   }
   auto batch = std::make_unique<EventBatch>(from_node, nullptr, trace_);
   // A message in a buffer of its own is kept as it is.
-  Buffer copy = owner.size() == size ? owner : Buffer::copy_of({event.message, size});
+  const Buffer copy = owner.size() == size ? owner : Buffer::copy_of({event.message, size});
   InEvent kept = event;
   kept.message = copy.data();
   batch->add(kept, copy, nullptr);
@@ -272,8 +272,8 @@ void Routes::deliver(Received& received, int from_node, const std::shared_ptr<Fl
       continue;
     }
     for (const Sink& sink : route->sinks) {
-      auto found = std::find_if(open.begin(), open.end(),
-                                [&](const auto& item) { return item.first == sink.loop.get(); });
+      auto found = std::ranges::find_if(
+          open, [&](const auto& item) { return item.first == sink.loop.get(); });
       if (found == open.end()) {
         open.emplace_back(sink.loop.get(), std::make_unique<EventBatch>(from_node, gauge, trace_));
         loops.push_back(sink.loop);

@@ -19,8 +19,8 @@ class Collector final : public detail::FieldVisitor {
 
 const detail::ContextField* find(const std::vector<detail::ContextField>& fields,
                                  std::string_view name) {
-  const auto found = std::find_if(fields.begin(), fields.end(),
-                                  [&](const auto& field) { return field.name == name; });
+  const auto found =
+      std::ranges::find_if(fields, [&](const auto& field) { return field.name == name; });
   return found == fields.end() ? nullptr : &*found;
 }
 
@@ -64,6 +64,7 @@ void Context::divisi_visit(detail::FieldVisitor& visitor) {
 std::vector<detail::ContextField> Context::fields() const {
   Collector collector;
   // Visiting hands out addresses and changes nothing; the callers that write are not const.
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast)
   const_cast<Context*>(this)->divisi_visit(collector);
   return std::move(collector.fields);
 }

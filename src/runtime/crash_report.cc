@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstring>
 #include <execinfo.h>
-#include <signal.h>
 #include <string>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ void report(int signal) {
   const char* const name = ::sigabbrev_np(signal);
   put(name == nullptr ? "?" : name);
   put("\n");
-  std::array<void*, kFrames> frames;
+  std::array<void*, kFrames> frames{};
   const int count = ::backtrace(frames.data(), kFrames);
   constexpr int kOwn = 1;  // this function
   if (count > kOwn) ::backtrace_symbols_fd(frames.data() + kOwn, count - kOwn, STDERR_FILENO);
@@ -41,9 +41,9 @@ void report(int signal) {
 
 void install_crash_report(int node_id) {
   const std::string text = fmt::format("node {} crashed: SIG", node_id);
-  std::copy(text.begin(), text.end(), who.begin());  // 31 characters at most, the rest stays 0
+  std::ranges::copy(text, who.begin());  // 31 characters at most, the rest stays 0
 
-  std::array<void*, 1> frame;
+  std::array<void*, 1> frame{};
   ::backtrace(frame.data(), 1);  // loads what the unwinder needs, while loading is allowed
 
   stack_t stack{};

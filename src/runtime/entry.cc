@@ -54,7 +54,7 @@ const link_map* loaded_object(const std::string& path) {
   void* const handle = ::dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
   if (handle == nullptr) return nullptr;
   link_map* map = nullptr;
-  ::dlinfo(handle, RTLD_DI_LINKMAP, &map);
+  ::dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map));
   ::dlclose(handle);  // gives back the count; load_library holds its own
   return map;
 }
@@ -96,8 +96,9 @@ Result<Entry> make_entry(const EntryRecord& record) {
 std::vector<std::string> names_of(const std::vector<const EntryRecord*>& records) {
   std::vector<std::string> names;
   for (const EntryRecord* const record : records) names.emplace_back(record->name);
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
+  std::ranges::sort(names);
+  const auto repeated = std::ranges::unique(names);
+  names.erase(repeated.begin(), repeated.end());
   return names;
 }
 
@@ -205,9 +206,9 @@ Result<Entry> resolve_entry(const EntryRef& ref) {
 }
 
 std::vector<std::string> entry_names(std::string_view object) {
-  const link_map* map = nullptr;
-  if (!object.empty() && (map = loaded_object(std::string(object))) == nullptr) return {};
-  return names_of(records_in(map));
+  if (object.empty()) return names_of(records_in(nullptr));
+  const link_map* const map = loaded_object(std::string(object));
+  return map == nullptr ? std::vector<std::string>() : names_of(records_in(map));
 }
 
 std::vector<std::string> nearest_names(std::string_view wanted,
@@ -220,7 +221,7 @@ std::vector<std::string> nearest_names(std::string_view wanted,
       ranked.emplace_back(distance, candidate);
     }
   }
-  std::sort(ranked.begin(), ranked.end());
+  std::ranges::sort(ranked);
   std::vector<std::string> nearest;
   for (std::size_t i = 0; i < ranked.size() && i < 3; ++i) nearest.push_back(ranked[i].second);
   return nearest;

@@ -155,7 +155,7 @@ void Fiber::enter(void* transferred_context, Fiber* self) noexcept {
   self->host_context_ = transferred_context;
   try {
     self->body_();
-  } catch (const UnwindFiber&) {
+  } catch (const UnwindFiber&) {  // NOLINT(bugprone-empty-catch): thrown to get here
   } catch (...) {
     self->failure_ = std::current_exception();
   }

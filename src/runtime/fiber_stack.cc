@@ -30,7 +30,7 @@ StackPool& pool() {
 }
 
 std::size_t guard_bytes() {
-  static const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return page;
 }
 

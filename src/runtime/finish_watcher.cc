@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 #include <utility>
 
@@ -64,6 +64,7 @@ void FinishWatcher::request_finish(int signal) {
 }
 
 void FinishWatcher::take_reports() {
+  if (options_.channel == nullptr) return;
   while (const auto report = options_.channel->receive(channel_ended_)) {
     if (report->kind == WorkerReport::Kind::kPeerDied && options_.on_peer_died) {
       options_.on_peer_died(report->value);

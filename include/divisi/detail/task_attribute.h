@@ -24,10 +24,10 @@ class DIVISI_API Attribute {
   template <class T>
     requires(!std::same_as<std::decay_t<T>, Attribute> &&
              !std::same_as<std::decay_t<T>, std::nullptr_t>)
-  Attribute(T&& value) {  // NOLINT(google-explicit-constructor): ctx.obs = observation
+  Attribute(T&& value)  // NOLINT(google-explicit-constructor): ctx.obs = observation
+      : value_(std::make_shared<StoredType<std::decay_t<T>>>(std::forward<T>(value))),
+        type_(&typeid(StoredType<std::decay_t<T>>)) {
     using Stored = StoredType<std::decay_t<T>>;
-    value_ = std::make_shared<Stored>(std::forward<T>(value));
-    type_ = &typeid(Stored);
     if constexpr (Encodable<Stored>) {
       pack_ = [](Packer& packer, const void* from) {
         Coder<Stored>::pack(packer, *static_cast<const Stored*>(from));
