@@ -115,15 +115,19 @@ TEST_F(LogLinesTest, ATracedEventIsLoggedOnBothSides) {
     ASSERT_TRUE(a.emit("n", 2).ok());
     ASSERT_TRUE(seen.reaches(2));
   });
-  const std::regex emitted("trace emit event=n id=([0-9a-f]{16}) peer=1 bytes=\\d+ waited_us=\\d+");
+  const std::regex emitted(
+      "trace emit event=n id=([0-9a-f]{16}) peer=1 bytes=(\\d+) waited_us=\\d+");
   std::vector<std::string> ids;
+  std::string bytes;
   for (std::sregex_iterator at(said.begin(), said.end(), emitted), end; at != end; ++at) {
     ids.push_back((*at)[1]);
+    bytes = (*at)[2];
   }
   ASSERT_EQ(ids.size(), 2u) << said;
   EXPECT_NE(ids[0], ids[1]);
   for (const auto& id : ids) {
-    EXPECT_THAT(said, HasSubstr("trace deliver event=n id=" + id + " peer=0 bytes="));
+    EXPECT_THAT(said, HasSubstr("trace deliver event=n id=" + id + " peer=0 bytes=" + bytes +
+                                " queued_us="));
   }
 }
 

@@ -34,9 +34,9 @@ constexpr auto kAheadWait = std::chrono::milliseconds(50);
 
 constexpr auto kAwayAtEnd = std::chrono::seconds(1);
 
-void log_emit(const OutEvent& event, int peer, std::size_t bytes, std::chrono::nanoseconds waited) {
+void log_emit(const OutEvent& event, int peer, std::chrono::nanoseconds waited) {
   log::info("trace emit event={} id={:016x} peer={} bytes={} waited_us={}", event.topic_name,
-            event.trace, peer, bytes,
+            event.trace, peer, OutLog::message_bytes(event),
             std::chrono::duration_cast<std::chrono::microseconds>(waited).count());
 }
 
@@ -262,7 +262,7 @@ Status Node::send(std::string_view topic, const PayloadView& payload, const Send
   if (options_.trace) [[unlikely]] {
     lock.unlock();
     const auto waited = std::chrono::steady_clock::now() - started;
-    for (const LinkPtr& link : targets) log_emit(event, link->peer.node, bytes, waited);
+    for (const LinkPtr& link : targets) log_emit(event, link->peer.node, waited);
   }
   targets.clear();
   return first_failure;

@@ -42,6 +42,7 @@ TEST(WorkerConfigTest, SurvivesTheWayToTheWorker) {
   config.args = {"--fast", ""};
   config.log_level = "debug";
   config.log_json = true;
+  config.trace = true;
 
   const std::string bytes = encode(config);
   const WorkerConfig copy = decode_worker_config(bytes).value();
@@ -58,6 +59,7 @@ TEST(WorkerConfigTest, SurvivesTheWayToTheWorker) {
   EXPECT_TRUE(copy.entry.is_symbol);
   EXPECT_EQ(copy.args, config.args);
   EXPECT_TRUE(copy.log_json);
+  EXPECT_TRUE(copy.trace);
 }
 
 TEST(WorkerConfigTest, EveryCutOfTheBytesIsAnError) {
