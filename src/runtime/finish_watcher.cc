@@ -72,6 +72,7 @@ void FinishWatcher::take_reports() {
       request_finish(SIGTERM);
     }
   }
+  if (channel_ended_ && options_.on_orphaned) options_.on_orphaned();
 }
 
 }  // namespace divisi::runtime

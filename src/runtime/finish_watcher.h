@@ -20,6 +20,7 @@ class FinishWatcher {
     std::function<void()> on_finish;         // once, at the first of them
     std::function<void(int)> on_peer_died;   // node id
     const WorkerChannel* channel = nullptr;  // to the launcher, if there is one
+    std::function<void()> on_orphaned{};     // the launcher is gone
     // Without a launcher nobody else would end a main that does not listen: after `grace`, or at
     // a second SIGINT, `on_overdue` gets the signal and ends the process.
     std::optional<std::chrono::milliseconds> grace;

@@ -14,6 +14,9 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <optional>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 namespace divisi::runtime {
 
@@ -65,6 +68,20 @@ WorkerReport::Kind report_kind(WorkerOutcome::Kind kind) {
   return WorkerReport::Kind::kFailed;
 }
 
+// The launcher was killed: nobody else would remove our socket file and end what we have started.
+// A sibling may have been killed before it, so its file goes, too.
+[[noreturn]] void end_orphan(const WorkerConfig& config) {
+  const std::string path = ipc_path(config.listen);
+  const std::string suffix = fmt::format("_{}.ipc", config.local_id);
+  if (!path.empty()) ::unlink(path.c_str());
+  if (path.ends_with(suffix)) {
+    const std::string stem = path.substr(0, path.size() - suffix.size());
+    for (int i = 0; i < config.n_workers; ++i) ::unlink(fmt::format("{}_{}.ipc", stem, i).c_str());
+  }
+  if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
+  ::_exit(kExitMainFailed);
+}
+
 int worker_main(Inherited inherited, const ResolveMain& resolve) {
   const WorkerChannel channel = std::move(inherited.channel);
   const auto config = read_config(std::move(inherited.config));
@@ -85,9 +102,12 @@ int worker_main(Inherited inherited, const ResolveMain& resolve) {
       .on_finish = hooks.request_finish,
       .on_peer_died = hooks.peer_died,
       .channel = &channel,
+      .on_orphaned = [&config] { end_orphan(*config); },
       .grace = std::nullopt,
       .on_overdue = {},
   });
+  // Until here a launcher's death was ours at once; from here on we take our socket file with us.
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   const WorkerOutcome outcome = run_worker(
       *config, *main, [&] { channel.send({WorkerReport::Kind::kJoined, 0, {}}); },
       [&] { return watcher.signal() != 0; });

@@ -335,7 +335,7 @@ class ExitCodes(DitaskTest):
             (["--mq-type", "redis"], "not part of this version"),
             (["--mq-type", "kafka"], "--mq-type"),
             (["--main", "greet"], "has no dot"),
-            (["--main", "no_such.main", "--package", PACKAGES], "no no_such.so or libno_such.so in"),
+            (["--main", "no_such.main", "--package", PACKAGES], "no no_such.so, libno_such.so or no_such.py in"),
             (["--package", "no/such/path"], "No such file or directory"),
             (["--secret-file", "no/such/file"], "--secret-file"),
             (["--platform-spec", "no/such.json", "--platform", "k8s"], "--platform-spec"),
