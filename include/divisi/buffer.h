@@ -41,6 +41,7 @@ class DIVISI_API Buffer {
   // target can be 20 times slower), recycled through a small pool.
   explicit Buffer(std::size_t size);
 
+  // A new Buffer with these contents.
   static Buffer copy_of(std::span<const std::byte> bytes);
   static Buffer copy_of(std::string_view text);
 
@@ -70,6 +71,7 @@ class DIVISI_API Buffer {
     }
   }
 
+  // The contents; mutable_data is for the one who fills a new Buffer:
   const std::byte* data() const noexcept { return data_; }
   std::byte* mutable_data() noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }

@@ -60,6 +60,7 @@ concept Encodable = requires(Packer& packer, const T& value) {
   Coder<T>::pack(packer, value);
   { Coder<T>::name() } -> std::convertible_to<std::string>;
 };
+// A type that can be written and read.
 template <class T>
 concept Decodable = Encodable<T> && requires(Unpacker& unpacker) {
   { Coder<T>::unpack(unpacker) } -> std::same_as<T>;

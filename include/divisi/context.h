@@ -53,14 +53,17 @@ class DIVISI_API Context {
   void keep(const Names&... names) {
     (kept_.insert(std::string(names)), ...);
   }
+  // The names that the next renew() copies.
   const std::set<std::string>& kept() const noexcept { return kept_; }
 
-  // Throws UsageError when the class of this object has no DIVISI_CONTEXT of its own.
+  // The context of the next iteration: defaults, kept fields, total_step plus one. Throws
+  // UsageError when the class of this object has no DIVISI_CONTEXT of its own.
   std::shared_ptr<Context> renew() const;
 
   // By name: fields that DIVISI_CONTEXT lists, total_step, and attributes added at run time. A
   // name that is no field becomes an attribute, which is not kept unless asked for.
   bool has_attr(std::string_view name) const;
+  // Throws UsageError when the value does not fit the field.
   template <class T>
   void set(std::string_view name, T&& value) {
     set_attribute(name, Attribute(std::forward<T>(value)));
@@ -78,6 +81,7 @@ class DIVISI_API Context {
   // A map of total_step, the fields, the attributes, and `_kept`. Throws UsageError naming a field
   // whose type cannot travel.
   void pack(Packer& packer) const;
+  // Takes over what pack() wrote; names that are no fields here become attributes.
   void unpack(Unpacker& unpacker);
 
  private:
@@ -140,24 +144,24 @@ struct Coder<T> {
 
 // What the reinforcement-learning middleware share when data come from an environment.
 struct DIVISI_API OnlineRLContext : Context {
-  std::int64_t env_step = 0;
-  std::int64_t env_episode = 0;
-  std::int64_t train_iter = 0;
-  Attribute train_data;
-  Attribute train_output;
-  std::map<std::string, Value> collect_kwargs;
-  Attribute obs;
-  Attribute action;
-  Attribute inference_output;
-  Attribute trajectories;
-  Attribute episodes;
-  std::vector<std::int64_t> trajectory_end_idx;
-  double eval_value = -std::numeric_limits<double>::infinity();
-  std::int64_t last_eval_iter = -1;
-  double last_eval_value = -std::numeric_limits<double>::infinity();
-  std::map<std::string, Value> eval_output;
-  std::map<std::string, Value> info_for_logging;
-  std::string wandb_url;
+  std::int64_t env_step = 0;                     // steps of all environments so far; kept
+  std::int64_t env_episode = 0;                  // episodes so far; kept
+  std::int64_t train_iter = 0;                   // updates of the model so far; kept
+  Attribute train_data;                          // the batch to train with
+  Attribute train_output;                        // what the update returned: losses and the like
+  std::map<std::string, Value> collect_kwargs;   // for the policy that collects
+  Attribute obs;                                 // observations that wait for an action
+  Attribute action;                              // actions to be taken
+  Attribute inference_output;                    // what the policy said about `obs`
+  Attribute trajectories;                        // transitions that were collected
+  Attribute episodes;                            // the same as whole episodes
+  std::vector<std::int64_t> trajectory_end_idx;  // where trajectories end in `trajectories`
+  double eval_value = -std::numeric_limits<double>::infinity();  // of the latest evaluation
+  std::int64_t last_eval_iter = -1;  // train_iter of the latest evaluation; kept
+  double last_eval_value = -std::numeric_limits<double>::infinity();  // its result; kept
+  std::map<std::string, Value> eval_output;                           // its details
+  std::map<std::string, Value> info_for_logging;                      // for a logger at the end
+  std::string wandb_url;                                              // of the run's page; kept
 
   OnlineRLContext();
 
@@ -169,17 +173,17 @@ struct DIVISI_API OnlineRLContext : Context {
 
 // The same for a fixed data set.
 struct DIVISI_API OfflineRLContext : Context {
-  std::int64_t trained_env_step = 0;
-  std::int64_t train_epoch = 0;
-  std::int64_t train_iter = 0;
-  Attribute train_data;
-  Attribute train_output;
-  double eval_value = -std::numeric_limits<double>::infinity();
-  std::int64_t last_eval_iter = -1;
-  double last_eval_value = -std::numeric_limits<double>::infinity();
-  std::map<std::string, Value> eval_output;
-  std::map<std::string, Value> info_for_logging;
-  std::string wandb_url;
+  std::int64_t trained_env_step = 0;  // transitions trained with so far; kept
+  std::int64_t train_epoch = 0;       // passes over the data so far
+  std::int64_t train_iter = 0;        // updates of the model so far; kept
+  Attribute train_data;               // the batch to train with
+  Attribute train_output;             // what the update returned: losses and the like
+  double eval_value = -std::numeric_limits<double>::infinity();  // of the latest evaluation
+  std::int64_t last_eval_iter = -1;  // train_iter of the latest evaluation; kept
+  double last_eval_value = -std::numeric_limits<double>::infinity();  // its result; kept
+  std::map<std::string, Value> eval_output;                           // its details
+  std::map<std::string, Value> info_for_logging;                      // for a logger at the end
+  std::string wandb_url;                                              // of the run's page; kept
 
   OfflineRLContext();
 

@@ -16,12 +16,19 @@ enum class Policy {
 
 // Who receives a remote event. Default: every linked peer that listens.
 struct Target {
-  enum class Kind { kAll, kNode, kLabel, kRole };
-  Kind kind = Kind::kAll;
-  int node = -1;
+  // What the peers are chosen by.
+  enum class Kind {
+    kAll,    // every peer that listens
+    kNode,   // one node, by its id
+    kLabel,  // those with a label that matches `pattern`
+    kRole,   // those that play the role `pattern`
+  };
+  Kind kind = Kind::kAll;    // which of the following count
+  int node = -1;             // kNode: its id
   std::string pattern = {};  // label glob or role name
   bool one_of = false;       // exactly one matching listening peer, in turn (a work queue)
 
+  // Short forms:
   static Target all() { return {}; }
   static Target to_node(int id) { return {Kind::kNode, id, {}, false}; }
   static Target to_label(std::string glob) { return {Kind::kLabel, -1, std::move(glob), false}; }
@@ -30,9 +37,10 @@ struct Target {
   static Target one_of_role(std::string role) { return {Kind::kRole, -1, std::move(role), true}; }
 };
 
+// Both, for an emit of the router.
 struct SendOptions {
-  Target to = {};
-  Policy policy = Policy::kBlock;
+  Target to = {};                  // default: every peer that listens
+  Policy policy = Policy::kBlock;  // default: wait, lose nothing
 };
 
 }  // namespace divisi

@@ -48,25 +48,30 @@ namespace event {
 class LoopCore;
 }
 
+// The time-out of a wait that has none.
 inline constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
 
+// What happens to an error of a listener.
 enum class OnError {
   kRaise,  // store it, see above
   kLog,    // log it and go on
 };
 
+// How a loop runs its listeners.
 struct EventLoopOptions {
-  int threads = 1;  // 1 to 64
-  OnError on_error = OnError::kRaise;
-  std::chrono::nanoseconds stop_timeout = std::chrono::seconds(30);
+  int threads = 1;                     // 1 to 64
+  OnError on_error = OnError::kRaise;  // default: the next emit throws it
+  std::chrono::nanoseconds stop_timeout = std::chrono::seconds(30);  // for what is queued at stop
 };
 
+// How one listener is called.
 struct ListenOptions {
   // Run at once in the emitting thread, for remote events on the I/O thread, before anything
   // that is queued. For listeners that are quick and never block.
   bool inline_ = false;  // NOLINT(readability-identifier-naming): `inline` is a keyword
 };
 
+// How a wait ends without its event.
 struct WaitOptions {
   bool ignore_timeout = true;  // false: throw TimeoutError instead of returning nothing
   std::stop_token stop = {};   // a requested stop makes the wait return nothing
@@ -74,6 +79,7 @@ struct WaitOptions {
 
 class DIVISI_API EventLoop {
  public:
+  // The name is for logs and error texts. Throws UsageError for options out of range.
   explicit EventLoop(std::string name = "default", EventLoopOptions options = {});
   ~EventLoop();  // as stop_noexcept
   EventLoop(const EventLoop&) = delete;
@@ -82,6 +88,7 @@ class DIVISI_API EventLoop {
   // The loop registered under this name; made on first use, forgotten by its stop.
   static std::shared_ptr<EventLoop> get_event_loop(const std::string& name = "default");
 
+  // As given to the constructor.
   const std::string& name() const noexcept;
 
   // Appends a listener; the same one may be added twice and is then called twice. `event` is any
@@ -132,12 +139,12 @@ class DIVISI_API EventLoop {
   void stop();
   void stop_noexcept() noexcept;  // the same; logs instead of throwing
 
-  bool has_error() const noexcept;
+  bool has_error() const noexcept;   // whether an error is stored
   std::exception_ptr error() const;  // the stored error, or null
   std::exception_ptr take_error();   // and forgets it
   void raise_stored();               // throws it, if there is one
 
-  // For the parts of the library built on top.
+  // For the parts of the library built on top:
   const std::shared_ptr<event::LoopCore>& core() const noexcept { return core_; }
   ListenerId add(std::string_view event, std::unique_ptr<detail::Listener> listener,
                  ListenOptions options, bool once);

@@ -1,6 +1,7 @@
 // What libdivisi.so shows to the outside. Everything else is hidden.
 #pragma once
 
+// Marks what programs and packages may link.
 #define DIVISI_API __attribute__((visibility("default")))
 
 // Raised with every change that an already compiled package could notice. ditask

@@ -35,11 +35,12 @@ DIVISI_API void suspend();
 // Does nothing, and Task::use() skips it: what a factory returns on the nodes where its
 // middleware has no work.
 struct VoidMiddleware {
-  void operator()(Context&) const {}
+  void operator()(Context&) const {}  // does nothing
 };
 
 class DIVISI_API Middleware {
  public:
+  // What every callable becomes.
   using Function = std::function<void(Context&)>;
 
   // Named after the type of the callable, or after the symbol of a function.
@@ -48,12 +49,15 @@ class DIVISI_API Middleware {
   Middleware(F&& fn)  // NOLINT(google-explicit-constructor): lambdas are passed as middleware
       : Middleware(detail::step_name(fn), std::forward<F>(fn)) {}
 
+  // Under a name of its own, as named() does.
   template <class F>
   Middleware(std::string name, F&& fn)
       : Middleware(std::move(name), detail::step_function(std::forward<F>(fn)),
                    std::is_same_v<std::decay_t<F>, VoidMiddleware>) {}
 
+  // What logs and timers call it.
   const std::string& name() const noexcept;
+  // Made of a VoidMiddleware.
   bool is_void() const noexcept;
 
   // The same step under another name.
@@ -93,15 +97,16 @@ using Wrapper = std::function<Middleware(Middleware)>;
 // suspended unwinds it.
 class DIVISI_API MiddlewareCall {
  public:
+  // Runs nothing yet. `ctx` must outlive the call.
   MiddlewareCall(Middleware fn, Context& ctx);
   MiddlewareCall(MiddlewareCall&&) noexcept;
   MiddlewareCall& operator=(MiddlewareCall&&) noexcept;
   ~MiddlewareCall();
 
-  bool forward();   // to the suspension (true) or the end (false); once
-  void backward();  // the part after the suspension; nothing when there is none
-  bool suspended() const noexcept;
-  const std::string& name() const noexcept;
+  bool forward();                   // to the suspension (true) or the end (false); once
+  void backward();                  // the part after the suspension; nothing when there is none
+  bool suspended() const noexcept;  // forward() is over, backward() is to come
+  const std::string& name() const noexcept;  // of the middleware
 
  private:
   struct Impl;

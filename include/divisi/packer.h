@@ -42,6 +42,7 @@ namespace divisi {
 // From here on a copy into the body costs more than the bookkeeping of an extra buffer.
 inline constexpr std::size_t kOutOfBand = std::size_t{8} * 1024;
 
+// The numbers of the extension types above:
 inline constexpr std::int8_t kBufferExtension = 1;
 inline constexpr std::int8_t kTensorExtension = 2;
 inline constexpr std::int8_t kTupleExtension = 3;
@@ -53,18 +54,25 @@ inline constexpr int kMaxDepth = 64;
 // the place, the expected and the received type.
 class DIVISI_API PayloadError : public UsageError {
  public:
+  // With the code kInvalid.
   explicit PayloadError(const std::string& message) : UsageError(message) {}
 };
 
 // A number as received, before it is squeezed into a C++ type. Only the field that `kind` names
 // counts.
 struct Number {
-  enum class Kind : std::uint8_t { kSigned, kUnsigned, kReal };
-  Kind kind = Kind::kUnsigned;
-  std::int64_t as_signed = 0;  // always negative: what is not is kUnsigned
-  std::uint64_t as_unsigned = 0;
-  double as_real = 0;
+  // How it was written.
+  enum class Kind : std::uint8_t {
+    kSigned,    // a negative integer
+    kUnsigned,  // any other integer
+    kReal,      // a floating-point number
+  };
+  Kind kind = Kind::kUnsigned;    // which of the three counts
+  std::int64_t as_signed = 0;     // always negative: what is not is kUnsigned
+  std::uint64_t as_unsigned = 0;  // kUnsigned
+  double as_real = 0;             // kReal
 
+  // A number of the kind that fits the value.
   static constexpr Number of(std::int64_t value) {
     return value < 0 ? Number{Kind::kSigned, value, 0, 0}
                      : Number{Kind::kUnsigned, 0, static_cast<std::uint64_t>(value), 0};
@@ -79,6 +87,7 @@ class DIVISI_API Packer {
   Packer(Packer&&) noexcept = default;
   Packer& operator=(Packer&&) noexcept = default;
 
+  // Appends one value:
   void nil();
   void boolean(bool value);
   void integer(std::int64_t value);
@@ -93,11 +102,13 @@ class DIVISI_API Packer {
   void map(std::size_t count);    // followed by `count` times a key and a value
   // A list marked as a tuple: `count` values follow, then close_tuple with what this returned.
   std::size_t open_tuple(std::size_t count);
-  void close_tuple(std::size_t opened);
+  void close_tuple(std::size_t opened);  // ends what open_tuple began
 
+  // What was written, until the next change.
   std::span<const std::byte> body() const noexcept {
     return {reinterpret_cast<const std::byte*>(data_.get()), size_};
   }
+  // What goes beside it, in the order of the indices.
   std::span<const Buffer> buffers() const noexcept { return buffers_; }
   // An extra buffer that the body does not refer to: the reader knows what it is.
   void beside(const Buffer& value) { add_buffer(value); }
@@ -118,18 +129,19 @@ class DIVISI_API Packer {
 
 class DIVISI_API Unpacker {
  public:
+  // What a value is, as far as its first bytes tell.
   enum class Kind {
-    kNil,
-    kBool,
-    kInteger,
-    kReal,
-    kText,
-    kBytes,
-    kArray,
-    kMap,
-    kBuffer,
-    kTensor,
-    kUnknown,
+    kNil,      // nothing
+    kBool,     // true or false
+    kInteger,  // of any size, with or without a sign
+    kReal,     // float 32 or float 64
+    kText,     // UTF-8
+    kBytes,    // a bin inside the body
+    kArray,    // a list; also one that was a tuple
+    kMap,      // keys and values
+    kBuffer,   // bytes beside the body
+    kTensor,   // ext 2
+    kUnknown,  // another extension type, or no value at all
   };
 
   // `body` and what `buffers` and `owner` point to must outlive the Unpacker and every view taken
@@ -141,10 +153,11 @@ class DIVISI_API Unpacker {
         buffers_(buffers),
         owner_(owner) {}
 
-  bool at_end() const noexcept { return at_ == end_; }
-  Kind kind() const;
+  bool at_end() const noexcept { return at_ == end_; }  // nothing is left
+  Kind kind() const;                                    // of the value that is next
   bool is_tuple() const;  // the list that is next (kArray) was a tuple
 
+  // Read the value that is next. Throw PayloadError when it is of another kind:
   void nil();
   bool boolean();
   Number number(std::string_view expected);
@@ -156,9 +169,10 @@ class DIVISI_API Unpacker {
   // The number of values that follow (of pairs, in a map): never more than the body can hold.
   // Call leave() after the last of them.
   std::size_t array();
-  std::size_t map();
-  void leave() noexcept { --depth_; }
+  std::size_t map();                   // as array()
+  void leave() noexcept { --depth_; }  // the array or map is read
 
+  // Passes over one value, whatever it is.
   void skip();
 
   // Throws: "expected <expected>, received <what is next>".

@@ -45,30 +45,30 @@ struct ParallelOptions {
   std::string address = {};                 // tcp: host to listen on; empty: detected
   std::vector<int> ports = {};              // tcp: none or one counts up (from 50515)
   std::string topology = "mesh";            // mesh, star, alone
-  std::set<std::string> labels = {};
-  std::vector<int> node_ids = {};  // none or one counts up (from 0)
-  bool auto_recover = false;       // call main again in place after an exception
-  int max_retries = -1;            // of auto_recover; -1: without limit
-  std::chrono::milliseconds startup_interval{0};
+  std::set<std::string> labels = {};        // of all workers of this runner
+  std::vector<int> node_ids = {};           // none or one counts up (from 0)
+  bool auto_recover = false;                // call main again in place after an exception
+  int max_retries = -1;                     // of auto_recover; -1: without limit
+  std::chrono::milliseconds startup_interval{0};  // between the starts of two workers; not needed
 
-  std::string job_id = {};  // nodes of different jobs refuse each other
-  std::string secret = {};  // nodes prove to each other that they hold it
-  bool allow_pickle = false;
-  std::chrono::milliseconds join_timeout{60'000};
-  std::chrono::milliseconds send_timeout{30'000};
-  std::uint64_t queue_bytes = std::uint64_t{64} << 20;    // for each link and direction
-  std::uint64_t memory_bytes = std::uint64_t{256} << 20;  // for all links together
-  std::uint64_t max_message_bytes = std::uint64_t{1} << 30;
-  Policy send_policy = Policy::kBlock;
-  std::string codec = "native";
-  std::string worker_lost = "fail";  // fail, ignore, restart
-  std::string hub_lost = "ignore";   // star: ignore, finish
-  bool relay = false;                // a hub hands the events of one leaf on to the others
-  int expected_nodes = 0;            // of the whole job: main waits for all that the topology links
+  std::string job_id = {};                         // nodes of different jobs refuse each other
+  std::string secret = {};                         // nodes prove to each other that they hold it
+  bool allow_pickle = false;                       // take pickles also without a secret
+  std::chrono::milliseconds join_timeout{60'000};  // for the peers that main waits for
+  std::chrono::milliseconds send_timeout{30'000};  // of an emit to a peer whose queue is full
+  std::uint64_t queue_bytes = std::uint64_t{64} << 20;       // for each link and direction
+  std::uint64_t memory_bytes = std::uint64_t{256} << 20;     // for all links together
+  std::uint64_t max_message_bytes = std::uint64_t{1} << 30;  // of one event
+  Policy send_policy = Policy::kBlock;                       // of emits that do not choose one
+  std::string codec = "native";                              // of arguments; there is no other
+  std::string worker_lost = "fail";                          // fail, ignore, restart
+  std::string hub_lost = "ignore";                           // star: ignore, finish
+  bool relay = false;      // a hub hands the events of one leaf on to the others
+  int expected_nodes = 0;  // of the whole job: main waits for all that the topology links
 
   std::chrono::milliseconds grace{5'000};  // between asking workers to end and killing them
   std::string log_dir = {};                // one file a node
-  std::string log_level = "info";
+  std::string log_level = "info";          // debug, info, warning, error, off
   // Every event carries an id, and both sides log a line: what, to or from whom, how many bytes,
   // how long it waited. The variable DIVISI_TRACE=1 does the same. For looking closely, not for
   // speed.
@@ -78,8 +78,10 @@ struct ParallelOptions {
 // A run that failed: the text names the node and carries its own message.
 class DIVISI_API WorkerError : public Error {
  public:
+  // Made by the runner.
   WorkerError(Code code, const std::string& message, int exit_code, int node_id)
       : Error(code, message), exit_code_(exit_code), node_id_(node_id) {}
+  // What a command line would exit with: 1 main failed, 2 usage, 3 network, 128 + signal.
   int exit_code() const noexcept { return exit_code_; }
   int node_id() const noexcept { return node_id_; }  // -1: not one node's fault
 
@@ -88,43 +90,47 @@ class DIVISI_API WorkerError : public Error {
   int node_id_;
 };
 
+// One peer, as it was when it was asked for.
 struct PeerInfo {
-  int node_id = 0;
-  std::set<std::string> labels;
-  std::set<std::string> roles;
-  std::string address;
-  bool connected = false;
-  bool lost = false;
-  bool ready = false;
+  int node_id = 0;               // unique in the job
+  std::set<std::string> labels;  // given by its launcher
+  std::set<std::string> roles;   // added by its task
+  std::string address;           // where it listens
+  bool connected = false;        // a connection is up
+  bool lost = false;             // not heard for 5 s: emits do not wait for it
+  bool ready = false;            // its listeners are made: it gets only what it listens to
 };
 
+// What went between us and one peer, since we started.
 struct PeerCounters {
-  int node_id = 0;
-  std::uint64_t sent = 0;         // events queued for the peer
-  std::uint64_t received = 0;     // events
-  std::uint64_t resent = 0;       // frames, after reconnects
-  std::uint64_t dropped = 0;      // by policy, or beyond the bound while it was lost
-  std::uint64_t undelivered = 0;  // to earlier lives of the peer
-  std::uint64_t gaps = 0;         // events the peer said it had dropped for us
-  std::uint64_t reconnects = 0;
-  std::uint64_t queued_bytes = 0;
+  int node_id = 0;                      // unique in the job
+  std::uint64_t sent = 0;               // events queued for the peer
+  std::uint64_t received = 0;           // events
+  std::uint64_t resent = 0;             // frames, after reconnects
+  std::uint64_t dropped = 0;            // by policy, or beyond the bound while it was lost
+  std::uint64_t undelivered = 0;        // to earlier lives of the peer
+  std::uint64_t gaps = 0;               // events the peer said it had dropped for us
+  std::uint64_t reconnects = 0;         // connections after the first
+  std::uint64_t queued_bytes = 0;       // of events that were not acknowledged yet
   std::uint64_t unacknowledged = 0;     // events
   std::chrono::milliseconds oldest{0};  // about how long the oldest of them has waited
   std::uint64_t refused = 0;  // pickled events of the peer: without a secret and allow_pickle
 };
 
+// The same by the name of the event; an event `e` of a task has the topic `task.e`.
 struct TopicCounters {
-  std::string topic;
-  std::uint64_t sent = 0;  // once for each peer
-  std::uint64_t received = 0;
-  std::uint64_t dropped = 0;
+  std::string topic;           // as it is on the wire
+  std::uint64_t sent = 0;      // once for each peer
+  std::uint64_t received = 0;  // from all peers
+  std::uint64_t dropped = 0;   // by policy, or beyond the bound of a lost peer
 };
 
+// All counters of a process.
 struct RouterStats {
-  std::vector<PeerCounters> peers;
-  std::vector<TopicCounters> topics;
-  std::uint64_t unlistened = 0;  // arrived, but nobody listened
-  std::uint64_t held = 0;        // wait for their first listener
+  std::vector<PeerCounters> peers;    // by node id
+  std::vector<TopicCounters> topics;  // by name
+  std::uint64_t unlistened = 0;       // arrived, but nobody listened
+  std::uint64_t held = 0;             // wait for their first listener
 };
 
 class DIVISI_API Parallel {
@@ -134,21 +140,23 @@ class DIVISI_API Parallel {
   // Checks nothing yet: a wrong option is an error of the call that runs.
   static Runner runner(ParallelOptions options);
 
+  // The router of this process.
   static Parallel& instance();
   Parallel(const Parallel&) = delete;
   Parallel& operator=(const Parallel&) = delete;
 
   // --- who we are ---
-  bool is_active() const;
-  int node_id() const;   // -1 while inactive
-  int local_id() const;  // index within the launcher; -1 while inactive
-  int n_parallel_workers() const;
-  std::set<std::string> labels() const;
-  std::string mq_type() const;
-  std::string address() const;  // where this node listens
-  bool auto_recover() const;
-  int max_retries() const;
-  int retries() const;  // how often main has failed and was called again
+  bool is_active() const;                // this process is a node of a job
+  int node_id() const;                   // -1 while inactive
+  int local_id() const;                  // index within the launcher; -1 while inactive
+  int n_parallel_workers() const;        // of this launcher
+  std::set<std::string> labels() const;  // given by the launcher
+  std::string mq_type() const;           // "nng" while active: the native transport
+  std::string address() const;           // where this node listens
+  bool auto_recover() const;             // as given to the runner
+  int max_retries() const;               // as given to the runner; -1: without limit
+  int retries() const;                   // how often main has failed and was called again
+  // How many addresses this node dials. The second spelling is DI-engine's:
   int get_attach_to_len() const;
   int get_attch_to_len() const { return get_attach_to_len(); }
 
@@ -162,10 +170,12 @@ class DIVISI_API Parallel {
   ListenerId on(std::string_view event, F&& fn, ListenOptions options = {}) {
     return add(event, detail::make_listener(std::forward<F>(fn)), options, false);
   }
+  // As on(), for the first one only.
   template <class F>
   ListenerId once(std::string_view event, F&& fn, ListenOptions options = {}) {
     return add(event, detail::make_listener(std::forward<F>(fn)), options, true);
   }
+  // Removes all listeners of the events that match the glob, or one of them.
   void off(std::string_view pattern);
   void off(std::string_view pattern, ListenerId id);
 
@@ -174,6 +184,7 @@ class DIVISI_API Parallel {
   void emit(std::string_view event, const A&... args) {
     emit_to(SendOptions{}, event, args...);
   }
+  // The same to whom the options name.
   template <class... A>
   void emit_to(const SendOptions& options, std::string_view event, const A&... args) {
     PackScratch scratch;
@@ -181,6 +192,7 @@ class DIVISI_API Parallel {
   }
 
   // --- peers ---
+  // Everybody this node is linked with, lost ones included.
   std::vector<PeerInfo> peers() const;
   // Waits until `count` peers are connected; false after the timeout.
   bool wait_for_peers(std::size_t count, std::chrono::milliseconds timeout) const;
@@ -192,6 +204,7 @@ class DIVISI_API Parallel {
   // Waits until every node that ever joined has called it as often. Throws TimeoutError naming
   // those that are missing.
   void barrier(std::chrono::milliseconds timeout = std::chrono::seconds(60));
+  // A copy of the counters; cheap enough for every second, not for every event.
   RouterStats stats() const;
 
   // --- calls with an answer ---
@@ -210,6 +223,7 @@ class DIVISI_API Parallel {
   }
 
   // --- for the library itself ---
+  // As emit_to(), with arguments that are packed already.
   void send(std::string_view topic, const PayloadView& payload, const SendOptions& options);
 
  private:
@@ -229,6 +243,7 @@ class DIVISI_API Parallel {
 // Starts the workers and waits for them.
 class DIVISI_API Parallel::Runner {
  public:
+  // Made by Parallel::runner().
   explicit Runner(ParallelOptions options) : options_(std::move(options)) {}
 
   // Throws: UsageError for a wrong option or an unregistered function, WorkerError for a run that

@@ -38,36 +38,43 @@
 
 namespace divisi {
 
-enum class Codec : std::uint8_t { kRaw = 0, kNative = 1, kPickle = 2 };
+// How the arguments became bytes. The numbers are part of the wire format.
+enum class Codec : std::uint8_t {
+  kRaw = 0,     // the bytes of the one argument
+  kNative = 1,  // MessagePack
+  kPickle = 2,  // Python's own
+};
 
 // Somebody else's bytes. `owner`, where set, keeps `body` alive (body lies inside it), so that a
 // Buffer argument can share the bytes; otherwise it copies them.
 struct PayloadView {
-  Codec codec = Codec::kNative;
-  bool has_kwargs = false;
-  std::span<const std::byte> body;
-  std::span<const Buffer> buffers;
-  Buffer owner;
+  Codec codec = Codec::kNative;     // see above
+  bool has_kwargs = false;          // the last element of the body is the keyword arguments
+  std::span<const std::byte> body;  // valid as long as whoever made the view says
+  std::span<const Buffer> buffers;  // beside the body, in the order of their indices
+  Buffer owner;                     // of the body, or empty
 };
 
 // A payload that owns its bytes.
 struct DIVISI_API Payload {
-  Codec codec = Codec::kNative;
-  bool has_kwargs = false;
-  Buffer body;
-  std::vector<Buffer> buffers;
+  Codec codec = Codec::kNative;  // see above
+  bool has_kwargs = false;       // the last element of the body is the keyword arguments
+  Buffer body;                   // the arguments
+  std::vector<Buffer> buffers;   // beside the body, in the order of their indices
 
   // Copies the body unless `view.owner` holds it; extra buffers are shared.
   static Payload copy_of(const PayloadView& view);
+  // Valid while this payload lives unchanged.
   PayloadView view() const { return {codec, has_kwargs, body.bytes(), buffers, body}; }
 };
 
 // A keyword argument: emit("e", 1, kw("x", 2)).
 template <class T>
 struct Kw {
-  std::string_view name;
-  T value;
+  std::string_view name;  // as the receiver looks for it
+  T value;                // anything with a Coder
 };
+// Makes one. The name is not copied.
 template <class T>
 Kw<std::decay_t<T>> kw(std::string_view name, T&& value) {
   return {name, std::forward<T>(value)};
@@ -130,6 +137,7 @@ class DIVISI_API PackScratch {
   PackScratch(const PackScratch&) = delete;
   PackScratch& operator=(const PackScratch&) = delete;
 
+  // What pack_args writes to, and the view of it that it returns:
   Packer& packer() noexcept { return memory_->packer; }
   PayloadView& view() noexcept { return memory_->view; }
 
@@ -196,9 +204,11 @@ DIVISI_API const PayloadView& pack_args(PackScratch& scratch, const Args& args);
 // Reads an argument list in order. Errors name the position (from 1) and both types.
 class DIVISI_API ArgReader {
  public:
+  // The payload must outlive the reader.
   explicit ArgReader(const PayloadView& payload);
 
-  std::size_t count() const noexcept { return count_; }  // positional arguments
+  // How many positional arguments there are.
+  std::size_t count() const noexcept { return count_; }
 
   // Throws unless there are `expected` positional arguments. `types` names them, for the message.
   void require(std::size_t expected, std::string (*types)()) const {
@@ -206,6 +216,7 @@ class DIVISI_API ArgReader {
       wrong_count(expected, types());
   }
 
+  // The next positional argument. Throws PayloadError.
   template <class T>
   T next() {
     ++position_;
@@ -220,6 +231,7 @@ class DIVISI_API ArgReader {
 
   // After the positional ones.
   Kwargs kwargs();
+  // Throws when there are keyword arguments.
   void require_no_kwargs() {
     if (payload_.has_kwargs) [[unlikely]]
       refuse_kwargs();
@@ -272,6 +284,7 @@ Tuple unpack(const PayloadView& payload) {
     return result;
   }(std::type_identity<Tuple>());
 }
+// The same with the types one by one.
 template <class... T>
 std::tuple<T...> unpack_args(const PayloadView& payload) {
   return unpack<std::tuple<T...>>(payload);

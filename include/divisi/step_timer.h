@@ -24,6 +24,7 @@ class DIVISI_API StepTimer {
   // print_per_step * smooth_window samples. Both at least 1, else UsageError.
   explicit StepTimer(int print_per_step = 1, int smooth_window = 10);
 
+  // `fn` with a clock round it, under the same name.
   Middleware operator()(Middleware fn) const;
 
   // Milliseconds by the name of the middleware, oldest first.
@@ -34,6 +35,7 @@ class DIVISI_API StepTimer {
   std::shared_ptr<State> state_;
 };
 
+// A middleware that measures whole iterations; use it as the first one.
 DIVISI_API Middleware epoch_timer(int print_per = 1, int smooth_window = 10);
 
 }  // namespace divisi

@@ -68,6 +68,7 @@ class Running;
 class DIVISI_API Back {
  public:
   Back() noexcept = default;
+  // Runs the part, unless it has run.
   void operator()() const;
   // True while the part is still to run.
   explicit operator bool() const noexcept;
@@ -107,17 +108,20 @@ class DIVISI_API Task {
   // Called once, right before stop, in every case (also when an exception ended the run).
   Task& on_finish(std::function<void(Context&)> hook);
 
-  bool running() const noexcept;
-  bool async_mode() const noexcept;
-  int n_async_workers() const noexcept;
+  bool running() const noexcept;         // between start and the end of stop
+  bool async_mode() const noexcept;      // of StartOptions
+  int n_async_workers() const noexcept;  // of StartOptions
 
   // --- pipeline ---
   // A VoidMiddleware, and one whose filter_labels do not match, is not registered. A task that was
   // never started is started first, with the options of its constructor.
   Task& use(Middleware fn, UseOptions options = {});
+  // Applies the wrapper to every middleware, registered already or later. Both names mean it:
   Task& use_wrapper(Wrapper wrapper);
   Task& use_step_wrapper(Wrapper wrapper) { return use_wrapper(std::move(wrapper)); }
+  // A middleware that use() skips.
   static Middleware void_middleware() { return VoidMiddleware{}; }
+  // How many are registered.
   std::size_t middleware_count() const;
 
   // Several middleware as one. serial: one after another in the calling thread. parallel: at the
@@ -126,10 +130,12 @@ class DIVISI_API Task {
   Middleware serial(M&&... parts) {
     return serial_of("serial", list_of(std::forward<M>(parts)...));
   }
+  // The old name of serial.
   template <class... M>
   Middleware sequence(M&&... parts) {
     return serial_of("sequence", list_of(std::forward<M>(parts)...));
   }
+  // See serial.
   template <class... M>
   Middleware parallel(M&&... parts) {
     return parallel_of(list_of(std::forward<M>(parts)...));
@@ -150,8 +156,10 @@ class DIVISI_API Task {
   Task& backward(std::optional<bool> async_mode = {});
   // Those in `stack` only, from its end; it is empty afterwards. An empty stack means all.
   Task& backward(std::vector<Back>& stack, std::optional<bool> async_mode = {});
+  // How many backward parts wait.
   std::size_t backward_stack_size() const;
 
+  // Replaces the context by its successor, as the end of an iteration does.
   Task& renew();
   // Waits for everything submitted to the pool and throws the first failure. Not from a job of
   // the pool itself.
@@ -170,6 +178,7 @@ class DIVISI_API Task {
   }
 
   // --- state ---
+  // The context of this iteration. Throws UsageError when it is no T.
   Context& ctx() const { return *shared_ctx(); }
   template <std::derived_from<Context> T>
   T& ctx() const {
@@ -177,21 +186,26 @@ class DIVISI_API Task {
   }
   std::shared_ptr<Context> shared_ctx() const;  // also after stop
 
-  bool finish() const noexcept;
+  bool finish() const noexcept;  // the run ends after this iteration
+  // Peers are told when the task stops.
   void set_finish(bool finish = true);
 
+  // `standalone`, or `distributed`, `node.<id>` and the launcher's; `async`; those of StartOptions.
   std::set<std::string> labels() const;
+  // Whether one of the globs matches one of the labels.
   bool match_labels(std::string_view pattern) const;
   bool match_labels(const std::vector<std::string>& patterns) const;
   bool match_labels(std::initializer_list<std::string_view> patterns) const;
 
-  std::set<std::string> roles() const;
+  std::set<std::string> roles() const;  // those that were added
+  // Peers are told, so that Target::to_role finds us.
   Task& add_role(std::string_view role);
   // True for every role while none was added.
   bool has_role(std::string_view role) const;
 
   // The router of the process: who we are in the job, peers, counters (parallel.h).
   Parallel& router() const noexcept;
+  // How many addresses this node dials. The second spelling is DI-engine's:
   int get_attach_to_len() const;
   int get_attch_to_len() const { return get_attach_to_len(); }
 
@@ -212,6 +226,7 @@ class DIVISI_API Task {
       emit_first(event, std::forward<A>(args)...);
     }
   }
+  // To the peers only.
   template <class... A>
   void emit_remote(std::string_view event, A&&... args) {
     emit_with(event, only_remote, std::forward<A>(args)...);
@@ -222,16 +237,19 @@ class DIVISI_API Task {
   ListenerId on(std::string_view event, F&& fn, ListenOptions options = {}) {
     return listen(event, detail::make_listener(std::forward<F>(fn)), options, false);
   }
+  // As on(), for the first one only.
   template <class F>
   ListenerId once(std::string_view event, F&& fn, ListenOptions options = {}) {
     return listen(event, detail::make_listener(std::forward<F>(fn)), options, true);
   }
+  // Removes listeners, as EventLoop::off does.
   void off(std::string_view pattern);
   void off(std::string_view pattern, ListenerId id);
   template <class R, class... P>
   void off(std::string_view pattern, R (*function)(P...)) {
     off_function(pattern, reinterpret_cast<const void*>(function));
   }
+  // Whether the event has a listener here.
   bool listened(std::string_view event) const;
 
   // Nothing: timeout, cancelled, stopped, the task failed, or (if asked for) it finishes. The
@@ -331,6 +349,7 @@ class DIVISI_API Running {
   Running& operator=(Running&&) = delete;
   ~Running() noexcept(false);
 
+  // The task that runs:
   Task& operator*() const noexcept { return *task_; }
   Task* operator->() const noexcept { return task_; }
 

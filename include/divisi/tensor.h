@@ -26,27 +26,28 @@ static_assert(std::endian::native == std::endian::little, "tensors travel as lit
 
 // The numbers are part of the wire format: never change one.
 enum class DType : std::uint8_t {
-  kBool = 0,
-  kInt8 = 1,
-  kUint8 = 2,
-  kInt16 = 3,
-  kUint16 = 4,
-  kInt32 = 5,
-  kUint32 = 6,
-  kInt64 = 7,
-  kUint64 = 8,
-  kFloat16 = 9,
-  kBfloat16 = 10,
-  kFloat32 = 11,
-  kFloat64 = 12,
-  kComplex64 = 13,
-  kComplex128 = 14,
+  kBool = 0,         // one byte, 0 or 1
+  kInt8 = 1,         // 1 byte, with a sign
+  kUint8 = 2,        // 1 byte
+  kInt16 = 3,        // 2 bytes, with a sign
+  kUint16 = 4,       // 2 bytes
+  kInt32 = 5,        // 4 bytes, with a sign
+  kUint32 = 6,       // 4 bytes
+  kInt64 = 7,        // 8 bytes, with a sign
+  kUint64 = 8,       // 8 bytes
+  kFloat16 = 9,      // IEEE half precision
+  kBfloat16 = 10,    // the upper half of a float32
+  kFloat32 = 11,     // IEEE single precision
+  kFloat64 = 12,     // IEEE double precision
+  kComplex64 = 13,   // two float32, real and imaginary part
+  kComplex128 = 14,  // two float64, real and imaginary part
 };
 
 // Bytes of one element; 0 for a number that is no DType.
 DIVISI_API std::size_t element_size(DType dtype) noexcept;
 DIVISI_API std::string_view dtype_name(DType dtype) noexcept;  // "float32", "int8", ...
 
+// The DType of a C++ type that has one.
 template <class T>
 constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, bool>) return DType::kBool;
@@ -65,12 +66,13 @@ constexpr DType dtype_of() {
 struct DIVISI_API Tensor {
   static constexpr std::size_t kMaxRank = 32;  // numpy's bound
 
-  DType dtype = DType::kFloat32;
+  DType dtype = DType::kFloat32;          // of every element
   std::vector<std::int64_t> shape = {0};  // {} is a scalar: one element
-  Buffer data;
+  Buffer data;                            // the elements
   // What a front end made it of, so that the receiver's can do the same. Not part of the value.
   std::uint8_t flavour = 0;  // 0: an array, 1: a PyTorch tensor, 2: a NumPy scalar
 
+  // A tensor of its own memory with these elements.
   template <class T>
   static Tensor copy_of(std::vector<std::int64_t> shape, std::span<const T> elements) {
     return {dtype_of<T>(), std::move(shape), Buffer::copy_of(std::as_bytes(elements))};

@@ -24,12 +24,14 @@ class Unpacker;
 
 class DIVISI_API Value {
  public:
-  using Array = std::vector<Value>;
+  using Array = std::vector<Value>;                  // a list
   using Map = std::vector<std::pair<Value, Value>>;  // in the order received
+  // What it may hold; std::monostate is nil.
   using Storage = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double,
                                std::string, Buffer, Array, Map, Tensor>;
 
   Value() noexcept = default;
+  // Of anything that Storage has; the default is nil.
   Value(std::nullptr_t) noexcept {}
   Value(bool value) : storage_(value) {}
   template <std::integral T>
@@ -56,6 +58,7 @@ class DIVISI_API Value {
   template <class T>
   static Value from(const T& value);
 
+  // A look at what it holds, without a conversion:
   const Storage& storage() const noexcept { return storage_; }
   bool is_nil() const noexcept { return std::holds_alternative<std::monostate>(storage_); }
   template <class T>
@@ -73,6 +76,7 @@ class DIVISI_API Value {
 
   // Elements of an array or a map. Throw UsageError: not a container, no such element.
   std::size_t size() const;
+  // By index in an array, by key in a map.
   const Value& at(std::size_t index) const;
   const Value& at(std::string_view key) const;
 
@@ -82,6 +86,7 @@ class DIVISI_API Value {
   // Numbers are equal when their values are, whatever their type; bytes and tensors by content.
   bool operator==(const Value& other) const;
 
+  // As MessagePack, and back:
   void pack(Packer& packer) const;
   static Value unpack(Unpacker& unpacker);
 
@@ -89,22 +94,25 @@ class DIVISI_API Value {
   Storage storage_;
 };
 
+// Keyword arguments by name.
 using Kwargs = std::map<std::string, Value, std::less<>>;
 
 // A whole argument list.
 struct DIVISI_API Args {
-  std::vector<Value> values;
-  Kwargs kwargs;
+  std::vector<Value> values;  // positional arguments
+  Kwargs kwargs;              // keyword arguments
 
+  // Positional arguments by index:
   std::size_t size() const noexcept { return values.size(); }
   const Value& operator[](std::size_t index) const { return at(index); }
   const Value& at(std::size_t index) const;  // throws UsageError
+  // As a C++ type. Throws PayloadError.
   template <class T>
   T get(std::size_t index) const {
     return at(index).as<T>();
   }
   const Value& kwarg(std::string_view name) const;  // throws UsageError
-  bool operator==(const Args&) const = default;
+  bool operator==(const Args&) const = default;     // by value
 };
 
 }  // namespace divisi

@@ -21,6 +21,7 @@ class DIVISI_API Attribute {
   Attribute() noexcept = default;
   Attribute(std::nullptr_t) noexcept {}  // None
 
+  // Of any value; text becomes std::string.
   template <class T>
     requires(!std::same_as<std::decay_t<T>, Attribute> &&
              !std::same_as<std::decay_t<T>, std::nullptr_t>)
@@ -35,6 +36,7 @@ class DIVISI_API Attribute {
     }
   }
 
+  // Whether there is a value; reset() takes it away:
   bool empty() const noexcept { return value_ == nullptr; }
   explicit operator bool() const noexcept { return !empty(); }
   void reset() noexcept { *this = Attribute(); }
@@ -51,6 +53,7 @@ class DIVISI_API Attribute {
     return *static_cast<T*>(value_.get());
   }
 
+  // Whether the value is a T as it is now.
   template <class T>
   bool holds() const noexcept {
     return type_ != nullptr && *type_ == typeid(T);
@@ -58,6 +61,7 @@ class DIVISI_API Attribute {
 
   // Throws UsageError when the type has no Coder.
   void pack(Packer& packer) const;
+  // What pack() wrote: a Value until the first get().
   static Attribute unpack(Unpacker& unpacker);
 
  private:

@@ -27,6 +27,7 @@ class Back;
 // More iterations than any run has.
 inline constexpr std::int64_t kForeverSteps = 1'000'000'000'000;
 
+// The usual roles; any other text is a role as well:
 struct Role {
   static constexpr std::string_view kLearner = "learner";
   static constexpr std::string_view kCollector = "collector";
@@ -34,6 +35,7 @@ struct Role {
   static constexpr std::string_view kFetcher = "fetcher";
 };
 
+// How a task lives.
 struct StartOptions {
   // Forward parts of an iteration run at the same time on a pool of n_async_workers threads.
   bool async_mode = false;
@@ -49,11 +51,13 @@ struct StartOptions {
 // caller's, which must outlive the pipeline.
 class Lock {
  public:
-  Lock(bool own = false) noexcept : own_(own) {}         // NOLINT: {.lock = true}
-  Lock(std::mutex& mutex) noexcept : custom_(&mutex) {}  // NOLINT: {.lock = mutex}
+  // {.lock = true} is the task's own, {.lock = mutex} the caller's.
+  Lock(bool own = false) noexcept : own_(own) {}         // NOLINT
+  Lock(std::mutex& mutex) noexcept : custom_(&mutex) {}  // NOLINT
   Lock(std::shared_ptr<std::mutex> mutex) noexcept       // NOLINT
       : shared_(std::move(mutex)), custom_(shared_.get()) {}
 
+  // For the task:
   bool is_own() const noexcept { return own_; }
   std::mutex* custom() const noexcept { return custom_; }
 
@@ -63,34 +67,41 @@ class Lock {
   std::mutex* custom_ = nullptr;
 };
 
+// How one middleware is registered.
 struct UseOptions {
-  Lock lock = {};
+  Lock lock = {};  // held while its parts run
   // Register only if one of these patterns matches a label. Empty: always.
   std::vector<std::string> filter_labels = {};
 };
 
+// Where an emit of a task goes.
 struct EmitOptions {
-  bool only_local = false;  // wins over only_remote
-  bool only_remote = false;
+  bool only_local = false;         // not to peers; wins over only_remote
+  bool only_remote = false;        // not to the listeners here
   Target to = {};                  // which peers; default all
   Policy policy = Policy::kBlock;  // what a full queue does
 };
+// The two by name, as in emit("e", divisi::only_remote, 1):
 inline const EmitOptions only_local{.only_local = true};
 inline const EmitOptions only_remote{.only_remote = true};
 
+// How a wait of a task ends without its event.
 struct WaitForOptions {
-  std::chrono::nanoseconds timeout = kForever;
-  bool ignore_timeout = true;   // false: TimeoutError instead of nothing
-  bool wake_on_finish = false;  // return nothing when `finish` becomes true
-  std::stop_token stop = {};    // a requested stop makes the wait return nothing
+  std::chrono::nanoseconds timeout = kForever;  // default: none
+  bool ignore_timeout = true;                   // false: TimeoutError instead of nothing
+  bool wake_on_finish = false;                  // return nothing when `finish` becomes true
+  std::stop_token stop = {};                    // a requested stop makes the wait return nothing
 };
 
 // What Task::wrap returns: a middleware whose backward part the caller may run itself.
 class DIVISI_API Wrapped {
  public:
+  // Made by Task::wrap.
   Wrapped(std::string name, std::function<Back(Context&)> call)
       : name_(std::move(name)), call_(std::move(call)) {}
+  // Runs the forward part.
   Back operator()(Context& ctx) const;
+  // Of the middleware that it wraps.
   const std::string& name() const noexcept { return name_; }
 
  private:
