@@ -161,7 +161,7 @@ class Inbox:
         return None
 
     def _claim(self, arrived: Deque[RecvPayload], requests: List[SendPayload]) -> List[SendPayload]:
-        wanted = {request.req_id for request in requests}
+        wanted: Set[Optional[str]] = {request.req_id for request in requests}
         unknown = []
         with self._changed:
             waiting, self._ready = self._ready, deque()

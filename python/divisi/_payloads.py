@@ -20,14 +20,18 @@ class ChildType(enum.Enum):
     """What a child runs in."""
 
     PROCESS = "process"
+    """A process of its own."""
     THREAD = "thread"
+    """A thread of this process."""
 
 
 class ReserveMethod(enum.Enum):
     """Methods of the child itself. Members, not strings, so no method of a user's object has the same name."""
 
     SHUTDOWN = "_shutdown"
+    """Ends the child; sent by the supervisor itself."""
     GETATTR = "_getattr"
+    """Reads the attribute that is the first argument."""
 
 
 @dataclass
@@ -35,10 +39,15 @@ class SendPayload:
     """One request: call `method` of child `proc_id` with `args` and `kwargs`."""
 
     proc_id: int
+    """The child, from 0."""
     req_id: str = field(default_factory=new_req_id)
+    """Unique; the reply has the same."""
     method: Union[str, ReserveMethod, None] = None
+    """A method of the child's object, or of the child itself."""
     args: Iterable[Any] = field(default_factory=list)
+    """Positional arguments."""
     kwargs: Dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments."""
 
 
 @dataclass
@@ -49,11 +58,17 @@ class RecvPayload:
     """
 
     proc_id: int
+    """The child that answers."""
     req_id: Optional[str] = None
+    """Of the request."""
     method: Union[str, ReserveMethod, None] = None
+    """Of the request."""
     data: Any = None
+    """What the method returned."""
     err: Optional[BaseException] = None
+    """What it raised, or None."""
     extra: Any = None
+    """For the `shm_callback`: what it has moved out of `data`."""
 
 
 class WorkerLost(RuntimeError):

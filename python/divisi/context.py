@@ -67,23 +67,41 @@ class OnlineRLContext(Context):
     """The fields that online reinforcement-learning middleware use."""
 
     env_step: int = 0
+    """Steps of all environments so far; kept."""
     env_episode: int = 0
+    """Episodes so far; kept."""
     train_iter: int = 0
+    """Updates of the model so far; kept."""
     train_data: Any = None
+    """The batch to train with."""
     train_output: Any = None
+    """What the update returned: losses and the like."""
     collect_kwargs: Dict = dataclasses.field(default_factory=dict)
+    """For the policy that collects."""
     obs: Any = None
+    """Observations that wait for an action."""
     action: Any = None
+    """Actions to be taken."""
     inference_output: Any = None
+    """What the policy said about ``obs``."""
     trajectories: Any = None
+    """Transitions that were collected."""
     episodes: Any = None
+    """The same as whole episodes."""
     trajectory_end_idx: List = dataclasses.field(default_factory=list)
+    """Where trajectories end in ``trajectories``."""
     eval_value: float = dataclasses.field(default_factory=_infinity)
+    """The result of an evaluation in this iteration."""
     last_eval_iter: int = -1
+    """``train_iter`` at the latest evaluation; kept."""
     last_eval_value: float = dataclasses.field(default_factory=_infinity)
+    """``eval_value`` of the latest evaluation; kept."""
     eval_output: Dict = dataclasses.field(default_factory=dict)
+    """The details of the latest evaluation."""
     info_for_logging: Dict = dataclasses.field(default_factory=dict)
+    """For a logger at the end of the pipeline."""
     wandb_url: str = ""
+    """The address of the run's page; kept."""
 
     def __post_init__(self) -> None:
         self.keep(
@@ -96,16 +114,27 @@ class OfflineRLContext(Context):
     """The fields that offline reinforcement-learning middleware use."""
 
     trained_env_step: int = 0
+    """Transitions trained with so far; kept."""
     train_epoch: int = 0
+    """Passes over the data so far."""
     train_iter: int = 0
+    """Updates of the model so far; kept."""
     train_data: Any = None
+    """The batch to train with."""
     train_output: Any = None
+    """What the update returned: losses and the like."""
     eval_value: float = dataclasses.field(default_factory=_infinity)
+    """The result of an evaluation in this iteration."""
     last_eval_iter: int = -1
+    """``train_iter`` at the latest evaluation; kept."""
     last_eval_value: float = dataclasses.field(default_factory=_infinity)
+    """``eval_value`` of the latest evaluation; kept."""
     eval_output: Dict = dataclasses.field(default_factory=dict)
+    """The details of the latest evaluation."""
     info_for_logging: Dict = dataclasses.field(default_factory=dict)
+    """For a logger at the end of the pipeline."""
     wandb_url: str = ""
+    """The address of the run's page; kept."""
 
     def __post_init__(self) -> None:
         self.keep(

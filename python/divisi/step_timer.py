@@ -29,6 +29,7 @@ class StepTimer:
         if print_per_step < 1 or smooth_window < 1:
             raise ValueError("print_per_step and smooth_window are at least 1")
         self.print_per_step = print_per_step
+        """As given."""
         self.records: Dict[str, Deque[float]] = {}
         """Milliseconds, by name of the middleware."""
         self._length = print_per_step * smooth_window

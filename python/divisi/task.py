@@ -26,9 +26,13 @@ class Role(str, enum.Enum):
     """Which part of a job a node plays. Members are equal to their strings."""
 
     LEARNER = "learner"
+    """Trains the model."""
     COLLECTOR = "collector"
+    """Plays, and sends what it has seen."""
     EVALUATOR = "evaluator"
+    """Plays to measure the model."""
     FETCHER = "fetcher"
+    """Prepares batches for the learner."""
 
     def __str__(self) -> str:  # the same text in every version of Python
         return self.value
@@ -121,6 +125,7 @@ class Task:
     """
 
     role = Role
+    """So that ``task.role.LEARNER`` needs no import."""
 
     def __init__(
         self,
@@ -137,9 +142,10 @@ class Task:
         **_: Any,
     ) -> None:
         self.router = Parallel()
+        """The router of this process."""
         self._shared = _shared
         self._core = _native.TaskEvents(_shared)
-        self._given = {
+        self._given: Dict[str, Any] = {
             "async_mode": async_mode,
             "n_async_workers": n_async_workers,
             "labels": labels,
@@ -151,9 +157,13 @@ class Task:
         self._lock = threading.RLock()
         self._slot = threading.local()
         self.async_mode = async_mode
+        """As given to :meth:`start`."""
         self.n_async_workers = n_async_workers
+        """As given to :meth:`start`."""
         self.ctx: Any = None
+        """The context of this iteration."""
         self.parallel_ctx: Any = None
+        """The latest context of a peer (``auto_sync_ctx``), or None."""
         self._clear()
 
     def _clear(self) -> None:
@@ -313,7 +323,8 @@ class Task:
         :param filter_labels: register it only if one of these patterns matches a label
         """
         self._need("use", may_start=True)
-        assert callable(fn), f"a middleware is a callable of one argument, not a {type(fn).__name__}"
+        if not callable(fn):
+            raise UsageError(f"a middleware is a callable of one argument, not a {type(fn).__name__}")
         if isinstance(fn, VoidMiddleware):
             return self
         if filter_labels and not self.match_labels(filter_labels):
@@ -472,9 +483,9 @@ class Task:
 
             return back
 
-        wrapped = wraps(fn)(forward) if hasattr(fn, "__name__") else wraps(type(fn))(forward)
-        wrapped.divisi_inner = fn  # type: ignore[attr-defined]
-        wrapped.divisi_lock = lock  # type: ignore[attr-defined]
+        wrapped: Any = wraps(fn)(forward) if hasattr(fn, "__name__") else wraps(type(fn))(forward)
+        wrapped.divisi_inner = fn
+        wrapped.divisi_lock = lock
         return wrapped
 
     @property
@@ -517,7 +528,8 @@ class Task:
         """Several middleware as one: at the same time on the pool, joined before it returns. Not in
         async mode, where everything is parallel already."""
         fns = tuple(fn for fn in fns if not isinstance(fn, VoidMiddleware))
-        assert not self.async_mode, "task.parallel is not for async mode: use serial there"
+        if self.async_mode:
+            raise UsageError("task.parallel is not for async mode: use serial there")
 
         def _run_together(ctx: Any) -> Any:
             pool = self._pool_on_demand()
@@ -529,14 +541,14 @@ class Task:
 
             suspended = [
                 generator
-                for generator in together([lambda fn=fn: advance(fn, ctx) for fn in fns])
+                for generator in together([lambda fn=fn: advance(fn, ctx) for fn in fns])  # type: ignore[misc]
                 if generator is not None
             ]
             try:
                 if suspended:
                     yield
                     resuming, suspended = suspended, []
-                    together([lambda one=one: resume(one) for one in reversed(resuming)])
+                    together([lambda one=one: resume(one) for one in reversed(resuming)])  # type: ignore[misc]
             finally:
                 while suspended:
                     suspended.pop().close()
@@ -617,7 +629,7 @@ class Task:
         core = self._core
         if not core.running():
             self._need("emit")
-        if to is None and policy == "block":
+        if to is None and policy == "block" and not one_of:
             core.emit(event, args, kwargs, only_local, only_remote)
         else:
             core.emit_to(
@@ -695,7 +707,7 @@ class Task:
     def roles(self) -> Set[Role]:
         """The roles that were added."""
         known = {role.value: role for role in Role}
-        return {known.get(role, role) for role in self._core.roles()}  # type: ignore[misc]
+        return {known.get(role, role) for role in self._core.roles()}  # type: ignore[arg-type]
 
     def add_role(self, role: Role) -> None:
         """Makes this node play a role: a member of :class:`Role`, or a name of your own."""
