@@ -185,6 +185,7 @@ class Parallel:
 
     _retries = retries
     barrier_runtime = None
+    """DI-engine keeps the state of its barrier here; ours is native."""
 
     def get_attch_to_len(self) -> int:
         """How many addresses this node dials."""
