@@ -558,14 +558,16 @@ NB_MODULE(_native, m) {
   add_buffer_type(m.ptr());
   m.attr("version") = DIVISI_VERSION;
 
+  // Handles may be None: whatever it is, the message is ours.
+  const nb::arg any = nb::arg().none();
   nb::class_<Loop>(m, "Loop")
       .def(nb::init<const std::string&, int, bool>())
-      .def("on", &Loop::on)
-      .def("off", &Loop::off)
-      .def("off_function", &Loop::off_function)
-      .def("emit", &Loop::emit, nb::arg(), nb::arg(), nb::arg().none())
-      .def("wait_for", &Loop::wait_for)
-      .def("listened", &Loop::listened)
+      .def("on", &Loop::on, any, any, nb::arg())
+      .def("off", &Loop::off, any)
+      .def("off_function", &Loop::off_function, any, any)
+      .def("emit", &Loop::emit, any, any, any)
+      .def("wait_for", &Loop::wait_for, any, nb::arg(), nb::arg())
+      .def("listened", &Loop::listened, any)
       .def("stop", &Loop::stop)
       .def("error", &Loop::error);
 
@@ -576,13 +578,14 @@ NB_MODULE(_native, m) {
       .def("fail", &TaskEvents::fail)
       .def("raise_stored", &TaskEvents::raise_stored)
       .def("ready", &TaskEvents::ready)
-      .def("on", &TaskEvents::on)
-      .def("off", &TaskEvents::off)
-      .def("off_function", &TaskEvents::off_function)
-      .def("emit", &TaskEvents::emit, nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg())
-      .def("emit_to", &TaskEvents::emit_to)
-      .def("wait_for", &TaskEvents::wait_for)
-      .def("listened", &TaskEvents::listened)
+      .def("on", &TaskEvents::on, any, any, nb::arg())
+      .def("off", &TaskEvents::off, any)
+      .def("off_function", &TaskEvents::off_function, any, any)
+      .def("emit", &TaskEvents::emit, any, any, any, nb::arg(), nb::arg())
+      .def("emit_to", &TaskEvents::emit_to, any, any, any, nb::arg(), nb::arg(), nb::arg(),
+           nb::arg(), nb::arg(), nb::arg(), nb::arg())
+      .def("wait_for", &TaskEvents::wait_for, any, nb::arg(), nb::arg(), nb::arg())
+      .def("listened", &TaskEvents::listened, any)
       .def("error", &TaskEvents::error)
       .def("running", &TaskEvents::running)
       .def("finish", &TaskEvents::finish)
@@ -604,13 +607,17 @@ NB_MODULE(_native, m) {
   m.def("router_max_retries", [] { return router().max_retries(); });
   m.def("router_retries", [] { return router().retries(); });
   m.def("router_attach_to_len", [] { return router().get_attach_to_len(); });
-  m.def("router_on", &router_on);
-  m.def("router_off", [](nb::handle pattern) {
-    const std::string_view name = event_name(pattern.ptr());
-    const Unlock unlock;
-    router().off(name);
-  });
-  m.def("router_emit", &router_emit);
+  m.def("router_on", &router_on, any, any, nb::arg());
+  m.def(
+      "router_off",
+      [](nb::handle pattern) {
+        const std::string_view name = event_name(pattern.ptr());
+        const Unlock unlock;
+        router().off(name);
+      },
+      any);
+  m.def("router_emit", &router_emit, any, any, any, nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+        nb::arg());
   m.def("router_call", &router_call);
   m.def("router_answer", &router_answer);
   m.def("router_peers", &router_peers);

@@ -200,12 +200,38 @@ struct View {
   }
 };
 
+// Nobody will write to these bytes: they are immutable, or an array that says so down to its
+// owner. A read-only view of an array that somebody else fills is not enough.
+bool is_frozen(PyObject* object) {
+  Object base = Object::share(object);
+  while (true) {
+    if (PyBytes_CheckExact(base.get())) return true;
+    if (Py_TYPE(base.get()) == buffer_type) {
+      return !reinterpret_cast<BufferObject*>(base.get())->writable;
+    }
+    if (PyMemoryView_Check(base.get())) {
+      PyObject* const exporter = PyMemoryView_GET_BASE(base.get());
+      if (exporter == nullptr) return false;
+      base = Object::share(exporter);
+      continue;
+    }
+    if (!has_numpy() || reinterpret_cast<PyObject*>(Py_TYPE(base.get())) != modules().array) {
+      return false;
+    }
+    View view;
+    if (!view.open(base.get(), PyBUF_FULL_RO) || view.buffer.readonly == 0) return false;
+    Object next = Object::steal(attribute(base.get(), "base"));
+    if (next.get() == Py_None) return true;
+    base = std::move(next);
+  }
+}
+
 // The bytes that `object` exposes, kept alive by a memoryview. Bytes that somebody may still write
 // to are copied, if they are so many that packing does not copy them anyway.
-Buffer bytes_of(PyObject* object, const View& view) {
+Buffer bytes_of(PyObject* object, const View& view, bool is_ours = false) {
   const auto size = static_cast<std::size_t>(view.buffer.len);
   if (size < kOutOfBand) return Buffer::wrap(view.buffer.buf, size, [] {});
-  if (view.buffer.readonly != 0) {
+  if (view.buffer.readonly != 0 && (is_ours || is_frozen(object))) {
     PyObject* const keeper = checked(PyMemoryView_FromObject(object));
     return Buffer::wrap(view.buffer.buf, size, [keeper] { drop(keeper); });
   }
@@ -361,20 +387,23 @@ class ObjectPacker {
     const Object copy = Object::steal(checked(PyObject_CallMethod(object, "copy", "s", "C")));
     View contiguous;
     if (!contiguous.open(copy.get(), PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)) return refuse(object);
-    contiguous.buffer.readonly = 1;  // nobody else has it
-    return packed(copy.get(), contiguous, flavour, dtype);
+    contiguous.buffer.readonly = 1;
+    return packed(copy.get(), contiguous, flavour, dtype, true);
   }
 
-  bool packed(PyObject* object, const View& view, std::uint8_t flavour,
-              std::optional<DType> dtype) {
+  // `is_ours`: nobody else has the object.
+  bool packed(PyObject* object, const View& view, std::uint8_t flavour, std::optional<DType> dtype,
+              bool is_ours = false) {
     Tensor tensor;
+    // Numbers have no dimensions; dates and byte strings show their bytes.
+    if (flavour == 2 && view.buffer.ndim != 0) return refuse(object);
     if (!dtype) dtype = dtype_of_format(view.buffer.format, view.buffer.itemsize);
     if (!dtype || static_cast<std::size_t>(view.buffer.ndim) > Tensor::kMaxRank) {
       return refuse(object);
     }
     tensor.dtype = *dtype;
     tensor.shape.assign(view.buffer.shape, view.buffer.shape + view.buffer.ndim);
-    tensor.data = bytes_of(object, view);
+    tensor.data = bytes_of(object, view, is_ours);
     tensor.flavour = flavour;
     packer_.tensor(tensor);
     return true;
