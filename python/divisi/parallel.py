@@ -1,9 +1,11 @@
 """Parallel: one ``main`` in several processes that hear each other's events."""
 
 import multiprocessing.spawn
+import numbers
 import os
 import pickle
 import random
+import signal
 import string
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Union
 
 from . import _native
 from ._target import policy_number, target_arguments
-from .errors import UsageError
+from .errors import UsageError, WorkerError
 from .event_loop import _check_callable
 
 _resolving = False  # true while a worker imports the program that started it
@@ -83,31 +85,37 @@ class Parallel:
         ``codec``, ``worker_lost`` (fail, ignore, restart), ``hub_lost`` (ignore, finish), ``relay``,
         ``grace``, ``log_dir``, ``log_level``.
         """
-        assert n_parallel_workers > 0, (
-            f"n_parallel_workers must be at least 1, not {n_parallel_workers}"
-        )
-        unknown = set(more) - _MORE_OPTIONS
+        n_parallel_workers = _checked("n_parallel_workers", n_parallel_workers, int)
+        if n_parallel_workers < 1:
+            raise UsageError(f"n_parallel_workers must be at least 1, not {n_parallel_workers}")
+        unknown = set(more) - set(_MORE_OPTIONS)
         if unknown:
             raise TypeError(
                 f"Parallel.runner has no parameter {', '.join(sorted(unknown))}; "
                 f"beside the named ones it takes {', '.join(sorted(_MORE_OPTIONS))}"
             )
-        options: Dict[str, Any] = dict(
-            more,
+        options: Dict[str, Any] = {
+            name: _checked(name, given, _MORE_OPTIONS[name])
+            for name, given in more.items()
+            if given is not None
+        }
+        options.update(
             n_parallel_workers=n_parallel_workers,
-            protocol=protocol,
-            topology=topology,
-            attach_to=list(attach_to or ()),
-            labels={str(label) for label in labels or ()},
+            protocol=_checked("protocol", protocol, str),
+            topology=_checked("topology", topology, str),
+            attach_to=_texts("attach_to", attach_to),
+            labels=set(_texts("labels", labels)),
             ports=_integers("ports", ports),
             node_ids=_integers("node_ids", node_ids),
-            auto_recover=auto_recover,
-            startup_interval=float(startup_interval),
+            auto_recover=_checked("auto_recover", auto_recover, bool),
+            startup_interval=_checked("startup_interval", startup_interval, float),
         )
         if address is not None:
-            options["address"] = address
-        if max_retries != float("inf"):
-            options["max_retries"] = int(max_retries)
+            options["address"] = _checked("address", address, str)
+        if max_retries is not None and max_retries != float("inf"):
+            options["max_retries"] = _checked("max_retries", max_retries, int)
+            if max_retries < 0:
+                raise UsageError(f"max_retries is at least 0, not {max_retries}")
         if "send_policy" in options:
             options["send_policy"] = policy_number(options["send_policy"])
         secret = options.pop("secret", None) or _secret_of_environment()
@@ -126,7 +134,12 @@ class Parallel:
                     'Parallel.runner(...) under `if __name__ == "__main__":`'
                 )
             entry = b"" if n_parallel_workers == 1 else _entry(main_process, args, kwargs)
-            _native.run(options, _worker_command(), entry, lambda: main_process(*args, **kwargs))
+            try:
+                _native.run(options, _worker_command(), entry, lambda: main_process(*args, **kwargs))
+            except WorkerError as error:
+                if _was_terminated(error, n_parallel_workers):
+                    raise SystemExit(error.exit_code) from error
+                raise
 
         return run
 
@@ -314,9 +327,10 @@ class Parallel:
             return [f"ipc://{folder}/ditask_{''.join(letters)}_{i}.ipc" for i in range(n_workers)]
         if protocol == "tcp":
             padded = cls.padding_param(ports, n_workers, 50515)
-            assert len(padded) == n_workers, (
-                f"{len(padded)} ports for {n_workers} workers: give one for each, or the first"
-            )
+            if len(padded) != n_workers:
+                raise UsageError(
+                    f"{len(padded)} ports for {n_workers} workers: give one for each, or the first"
+                )
             return [f"tcp://{address or cls.get_ip()}:{port}" for port in padded]
         raise UsageError(f"unknown protocol {protocol!r}: use ipc or tcp")
 
@@ -335,10 +349,44 @@ class Parallel:
 
 
 _MORE_OPTIONS = {
-    "allow_pickle", "codec", "grace", "hub_lost", "job_id", "join_timeout", "log_dir", "log_level",
-    "max_message_bytes", "memory_bytes", "queue_bytes", "relay", "secret", "send_policy",
-    "send_timeout", "worker_lost",
+    "allow_pickle": bool,
+    "codec": str,
+    "grace": float,
+    "hub_lost": str,
+    "job_id": str,
+    "join_timeout": float,
+    "log_dir": str,
+    "log_level": str,
+    "max_message_bytes": int,
+    "memory_bytes": int,
+    "queue_bytes": int,
+    "relay": bool,
+    "secret": (bytes, str),
+    "send_policy": str,
+    "send_timeout": float,
+    "worker_lost": str,
 }
+
+_KINDS = {bool: "True or False", int: "an int", float: "a number of seconds", str: "a str"}
+
+
+def _checked(name: str, given: Any, kind: Any) -> Any:
+    # Here, because further down nobody knows the parameter's name.
+    if kind is str and isinstance(given, os.PathLike):
+        given = os.fspath(given)
+    if kind is int and isinstance(given, numbers.Integral) and not isinstance(given, bool):
+        return int(given)
+    if kind is float and isinstance(given, numbers.Real) and given >= 0:  # type: ignore[operator]
+        return float(given)
+    if kind not in (int, float) and isinstance(given, kind):
+        return given
+    raise UsageError(f"{name} is {_KINDS.get(kind, 'bytes or a str')}, not {given!r}")
+
+
+def _texts(name: str, given: Optional[Iterable[Any]]) -> List[str]:
+    if isinstance(given, (str, bytes)):
+        raise UsageError(f"{name} is a list of str, not {given!r}")
+    return [str(one) for one in given or ()]
 
 
 def _integers(name: str, given: Union[None, int, Iterable[int]]) -> List[int]:
@@ -382,6 +430,12 @@ def _entry(main: Callable, args: tuple, kwargs: dict) -> bytes:
             f"several workers need a main that other processes can import by name, and arguments "
             f"that can be pickled: {type(error).__name__}: {error}"
         ) from error
+
+
+def _was_terminated(error: WorkerError, n_parallel_workers: int) -> bool:
+    # By a SIGTERM to this process, not to one of its workers: it was asked to end, so it does.
+    ours = error.node_id == -1 or n_parallel_workers == 1
+    return ours and error.exit_code == 128 + signal.SIGTERM
 
 
 def _forked() -> None:
