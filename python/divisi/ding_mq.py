@@ -48,6 +48,9 @@ class DivisiMQ(NodeQueue, MQ):
         """Opens the node and waits for the `peers` that it dials or that dial it."""
         router = Parallel()
         router._mq = None  # its stop() asks, and would hide why we could not be made
+        # The router does this next, and it loads all middleware: seconds in which peers, once
+        # linked, would already speak to a worker that cannot listen.
+        router.get_barrier_runtime()
         super().__init__(
             listen_to, attach_to, lambda topic: router._event_loop.listened(topic), _JOIN_S
         )

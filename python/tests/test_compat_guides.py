@@ -64,7 +64,7 @@ def test_two_processes(tmp_path):
                 task.on("news", lambda text: print("Got: %s" % text))
             else:
                 task.emit("news", "Hi")
-            sleep(1)
+            sleep(3)
 
     if __name__ == "__main__":
         Parallel.runner(n_parallel_workers=2)(main)

@@ -88,8 +88,10 @@ EVENTS = """
 import time
 from ding.framework import OnlineRLContext, Parallel, task
 
+heard = []
+
 def listening():
-    task.on("news", lambda text: print("> Got: %s" % text))
+    task.on("news", lambda text: heard.append("Got: %s" % text))
     def _listening(ctx):
         pass
     return _listening
@@ -104,7 +106,11 @@ def main():
         task.use(listening())
         task.use(telling())
         task.run(10)
-        time.sleep(0.5)  # DI-engine forgets queued events when a task stops
+        deadline = time.monotonic() + 200
+        while len(heard) < 10 and time.monotonic() < deadline:
+            time.sleep(0.05)  # DI-engine forgets queued events when a task stops
+    for line in heard:
+        print(">", line)
 
 if __name__ == "__main__":
     Parallel.runner(n_parallel_workers=1, mq_type="divisi")(main)
@@ -116,16 +122,20 @@ def test_events_of_one_worker(engine):
 
 
 GREETING = """
-from time import sleep
+import time
 from ding.framework import OnlineRLContext, Parallel, task
 
 def main():
     with task.start(async_mode=False, ctx=OnlineRLContext()):
         if task.router.node_id == 0:
-            task.on("news", lambda text: print("> Got: %s" % text))
+            heard = []
+            task.on("news", lambda text: heard.append("> Got: %s" % text))
+            deadline = time.monotonic() + 200
+            while not heard and time.monotonic() < deadline:
+                time.sleep(0.05)
+            print(*heard, flush=True)
         else:
-            task.emit("news", "Hi")
-        sleep(3)
+            task.emit("news", "Hi")  # and leaves: the last word arrives too
 
 if __name__ == "__main__":
     Parallel.runner(n_parallel_workers=2, mq_type="divisi")(main)
@@ -172,14 +182,13 @@ def main():
     with task.start():
         task.emit("hello", task.router.node_id, only_remote=True)
         task.on("hello", heard.append)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 200
         while len(heard) < 3 and time.monotonic() < deadline:
             time.sleep(0.05)
         print("> node %d heard %s" % (task.router.node_id, sorted(heard)), flush=True)
-        time.sleep(4)  # the last worker begins 3 s after the first
 
 if __name__ == "__main__":
-    Parallel.runner(n_parallel_workers=4, mq_type="divisi", startup_interval=1)(main)
+    Parallel.runner(n_parallel_workers=4, mq_type="divisi", startup_interval=0.5)(main)
 """
 
 
@@ -193,17 +202,20 @@ def test_the_first_word_of_every_worker_is_heard_by_all(engine):
 
 
 STAR = """
-from time import sleep
+import time
 from ding.framework import Parallel, task
 
 def main():
     heard = []
+    node = task.router.node_id
     with task.start():
         task.on("hello", heard.append)
-        task.emit("hello", task.router.node_id, only_remote=True)
-        sleep(2)
-        print("> node %d heard %s" % (task.router.node_id, sorted(heard)), flush=True)
-        sleep(1)
+        task.emit("hello", node, only_remote=True)
+        deadline = time.monotonic() + 200
+        while len(heard) < (2 if node == 0 else 1) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)  # for what should not come
+        print("> node %d heard %s" % (node, sorted(heard)), flush=True)
 
 if __name__ == "__main__":
     Parallel.runner(n_parallel_workers=3, mq_type="divisi", topology="star")(main)
@@ -230,7 +242,7 @@ def main():
         if task.router.node_id == 0:
             task.on("number", got.append)
             task.emit("go")
-            deadline = time.monotonic() + 90
+            deadline = time.monotonic() + 200
             while len(got) < COUNT and time.monotonic() < deadline:
                 time.sleep(0.05)
             in_order = got == list(range(COUNT))
@@ -238,10 +250,10 @@ def main():
             task.emit("done")
             time.sleep(0.5)
         else:
-            task.wait_for("go", timeout=60)
+            task.wait_for("go", timeout=200)
             for i in range(COUNT):
                 task.emit("number", i, only_remote=True)
-            task.wait_for("done", timeout=100)
+            task.wait_for("done", timeout=250)
 
 if __name__ == "__main__":
     Parallel.runner(n_parallel_workers=2, mq_type="divisi", startup_interval=0)(main)
