@@ -83,7 +83,7 @@ class Parallel:
         Further keywords: ``job_id``, ``secret`` (bytes or str), ``allow_pickle``, ``join_timeout``,
         ``send_timeout``, ``queue_bytes``, ``memory_bytes``, ``max_message_bytes``, ``send_policy``,
         ``codec``, ``worker_lost`` (fail, ignore, restart), ``hub_lost`` (ignore, finish), ``relay``,
-        ``grace``, ``log_dir``, ``log_level``.
+        ``grace``, ``log_dir``, ``log_level``, ``trace``.
         """
         n_parallel_workers = _checked("n_parallel_workers", n_parallel_workers, int)
         if n_parallel_workers < 1:
@@ -364,6 +364,7 @@ _MORE_OPTIONS = {
     "secret": (bytes, str),
     "send_policy": str,
     "send_timeout": float,
+    "trace": bool,
     "worker_lost": str,
 }
 

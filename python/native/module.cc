@@ -315,6 +315,7 @@ nb::dict router_stats() {
     one["reconnects"] = peer.reconnects;
     one["queued_bytes"] = peer.queued_bytes;
     one["unacknowledged"] = peer.unacknowledged;
+    one["refused"] = peer.refused;
     one["oldest_seconds"] = std::chrono::duration<double>(peer.oldest).count();
     peers.append(one);
   }
@@ -405,6 +406,7 @@ ParallelOptions parallel_options(const nb::dict& from) {
   take_seconds(from, "grace", options.grace);
   take(from, "log_dir", options.log_dir);
   take(from, "log_level", options.log_level);
+  take(from, "trace", options.trace);
   return options;
 }
 

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <sys/mman.h>
+#include <utility>
 #include <vector>
 
 namespace divisi {
@@ -72,6 +74,60 @@ class Pool {
   std::array<std::vector<std::byte*>, kLargestClass - kSmallestClass + 1> free_;  // by mutex_
 };
 
+// Larger blocks stand on huge pages, and the two freed last are kept: the next model or batch of
+// frames is about as large, and faulting in 100 MiB takes longer than receiving it. What is kept
+// the kernel may take back when it needs it (MADV_FREE).
+class LargePool {
+ public:
+  struct Block {
+    std::byte* data;
+    std::size_t capacity;
+  };
+
+  static LargePool& instance() {
+    static LargePool* const pool = new LargePool;
+    return *pool;
+  }
+
+  Block take(std::size_t size) {
+    const std::size_t capacity = (size + kHugePage - 1) / kHugePage * kHugePage;
+    {
+      const std::lock_guard lock(mutex_);
+      for (Block& kept : kept_) {
+        if (kept.data == nullptr || kept.capacity < capacity || kept.capacity / 2 > capacity)
+          continue;
+        return std::exchange(kept, {});
+      }
+    }
+    auto* const data = static_cast<std::byte*>(std::aligned_alloc(kHugePage, capacity));
+    if (data == nullptr) throw std::bad_alloc();
+    ::madvise(data, capacity, MADV_HUGEPAGE);  // only faster
+    return {data, capacity};
+  }
+
+  void give(Block block) {
+    if (block.capacity <= kMostKept) {
+      ::madvise(block.data, block.capacity, MADV_FREE);
+      const std::lock_guard lock(mutex_);
+      std::swap(block, kept_[oldest_]);
+      oldest_ = (oldest_ + 1) % kept_.size();
+    }
+    std::free(block.data);
+  }
+
+ private:
+  static constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  static constexpr std::size_t kMostKept = std::size_t{256} << 20;
+
+  std::mutex mutex_;
+  std::array<Block, 2> kept_{};  // guarded by mutex_
+  std::size_t oldest_ = 0;       // guarded by mutex_
+};
+
+struct LargeBlock : BufferBlock {
+  std::size_t capacity = 0;
+};
+
 struct WrappedBlock : BufferBlock {
   std::function<void()> on_release;
 };
@@ -89,8 +145,9 @@ void release_pooled(BufferBlock* block) {
   delete block;
 }
 void release_large(BufferBlock* block) {
-  std::free(block->data);
-  delete block;
+  auto* const large = static_cast<LargeBlock*>(block);
+  LargePool::instance().give({large->data, large->capacity});
+  delete large;
 }
 void release_wrapped(BufferBlock* block) {
   auto* const wrapped = static_cast<WrappedBlock*>(block);
@@ -107,14 +164,17 @@ BufferBlock* make_block(std::size_t size) {
     block->release = release_small;
     return block;
   }
-  auto* const block = new BufferBlock;
   if (class_of(size) <= kLargestClass) {
+    auto* const block = new BufferBlock;
     block->data = Pool::instance().take(class_of(size));
     block->release = release_pooled;
-  } else {
-    block->data = Pool::allocate((size + kPage - 1) / kPage * kPage);
-    block->release = release_large;
+    return block;
   }
+  const LargePool::Block memory = LargePool::instance().take(size);
+  auto* const block = new LargeBlock;
+  block->data = memory.data;
+  block->capacity = memory.capacity;
+  block->release = release_large;
   return block;
 }
 

@@ -118,6 +118,27 @@ TEST(BufferTest, SlicesWithoutCopyingAndOutlivesTheWhole) {
   EXPECT_EQ(slice.slice(4, 0).size(), 0U);
 }
 
+TEST(BufferTest, LargeOnesAreUsedAgainByThoseOfTheirSize) {
+  constexpr std::size_t kSize = std::size_t{9} << 20;
+  const std::byte* first = nullptr;
+  {
+    Buffer buffer(kSize);
+    first = buffer.data();
+    std::memset(buffer.mutable_data(), 7, buffer.size());
+  }
+  Buffer same(kSize - 1000);
+  EXPECT_EQ(same.data(), first);
+  EXPECT_EQ(same.size(), kSize - 1000);
+  const Buffer other(kSize);
+  EXPECT_NE(other.data(), first) << "it is in use";
+  {
+    const Buffer larger(4 * kSize);
+  }
+  const Buffer small(kSize);
+  EXPECT_NE(small.data(), first);
+  std::memset(same.mutable_data(), 1, same.size());
+}
+
 TEST(BufferDeathTest, RefusesASliceOutsideTheBuffer) {
   const Buffer whole = Buffer::copy_of("0123");
   EXPECT_DEATH((void)whole.slice(2, 3), "a slice lies inside its buffer");

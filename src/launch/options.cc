@@ -47,11 +47,13 @@ struct Texts {
 
 void declare_job_flags(CLI::App& app, DitaskOptions& options, Texts& texts) {
   LaunchRequest& request = options.request;
-  app.add_option("-p,--package", texts.package,
-                 "Directory or zip archive with the shared objects (default: this directory)");
-  app.add_option("-m,--main", texts.main,
-                 "module.function (a DIVISI_MAIN of module.so) or libfoo.so:symbol "
-                 "(default: <package name>.main)");
+  app.add_option(
+      "-p,--package", texts.package,
+      "Directory or zip archive with shared objects or Python modules (default: this one)");
+  app.add_option(
+      "-m,--main", texts.main,
+      "module.function (of module.py, or a DIVISI_MAIN of module.so), or libfoo.so:symbol "
+      "(default: <package name>.main)");
   app.add_option("--parallel-workers", request.parallel_workers,
                  "Worker processes of this launcher (default: 1)");
   app.add_option("--protocol", request.protocol, "tcp or ipc (default: tcp)");
