@@ -95,7 +95,7 @@ Result<std::byte*> Inbound::landing(const FrameHeader& header, std::size_t lengt
     return failure(Code::kInvalid, "frame {} where {} was due", header.sequence, received_ + 1);
   }
   if (header.kind == Kind::kEvent) {
-    if (Status begun = begin_message(header, total); !begun.ok()) return failure(begun);
+    if (const Status begun = begin_message(header, total); !begun.ok()) return failure(begun);
   }
   if (message_.empty() || length > message_.size() - filled_) {
     return failure(Code::kInvalid, "a chunk that belongs to no message");

@@ -64,7 +64,7 @@ Result<std::unique_ptr<Node>> Node::start(io::Reactor& reactor, NodeOptions opti
                                           OnPeerChange on_change) {
   while (options.self.incarnation == 0) options.self.incarnation = io::random_u64();
   std::unique_ptr<Node> node(new Node(reactor, std::move(options), std::move(on_change)));
-  if (Status listening = node->listen(); !listening.ok()) return failure(listening);
+  if (const Status listening = node->listen(); !listening.ok()) return failure(listening);
   for (const auto& text : node->options_.dial) {
     DIVISI_TRY(const io::Address address, io::Address::parse(text));
     node->dialers_.push_back(std::make_shared<Dialer>(address));
@@ -89,7 +89,7 @@ bool Node::joined() const {
   const auto present = [&](int id) { return links_.contains(id) || departed_.contains(id); };
   return unjoined_dialers_ == 0 &&
          connected + departed_.size() >= static_cast<std::size_t>(options_.expected_peers) &&
-         std::all_of(options_.expected_nodes.begin(), options_.expected_nodes.end(), present);
+         std::ranges::all_of(options_.expected_nodes, present);
 }
 
 Status Node::join() {
@@ -182,7 +182,7 @@ void Node::choose(OutTopic& topic, const Target& to, std::vector<LinkPtr>& targe
     }
   }
   if (!chosen) chosen = targets[topic.turn++ % targets.size()];
-  targets.assign(1, std::move(chosen));
+  targets.assign(1, chosen);
 }
 
 Status Node::send(std::string_view topic, const PayloadView& payload, const SendOptions& options) {
@@ -220,7 +220,7 @@ Status Node::send(std::string_view topic, const PayloadView& payload, const Send
                        bytes, options_.max_message_bytes);
   }
 
-  thread_local std::vector<LinkPtr> targets;  // no allocation when warm
+  static thread_local std::vector<LinkPtr> targets;  // no allocation when warm
   targets.clear();
   Lock lock(mutex_);
   if (closing_) return make_status(Code::kClosed, "the node is closing");
@@ -472,7 +472,7 @@ void Node::announce_role(std::string role) {
 
 bool Node::flushed() const {
   const auto now = reactor_.now();
-  return std::all_of(link_list_.begin(), link_list_.end(), [&](const LinkPtr& link) {
+  return std::ranges::all_of(link_list_, [&](const LinkPtr& link) {
     const Outbound& out = link->out;
     // A node that ends does not wait for a peer that has been away this long, dead most likely.
     const bool away = closing_ && out.stream == nullptr && now - out.disconnected_at > kAwayAtEnd;
@@ -556,7 +556,7 @@ NodeStats Node::stats() const {
 
 void Node::close(std::chrono::milliseconds deadline) {
   {
-    Lock lock(mutex_);
+    const Lock lock(mutex_);
     if (std::exchange(closing_, true)) return;
     changed_.notify_all();
   }

@@ -407,7 +407,7 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
       out.sent = 0;
       out.ack = link->in.received();
       out.ack_bytes = 0;
-      out.grant = out.grant_told = greeting.own_resume()->credit;
+      out.grant = out.grant_told = greeting.own_resume().value_or(Resume()).credit;
       out.control.clear();
       out.control_writing = connection->take_unsent();
       out.control_written = 0;

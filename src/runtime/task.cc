@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace divisi {
@@ -56,7 +57,7 @@ Task::~Task() {
 // --- life ---
 
 Running Task::start(StartOptions options) {
-  return Running(*this, begin(std::move(options)));
+  return {*this, begin(std::move(options))};
 }
 std::uint64_t Task::begin(StartOptions options) {
   return core_->start(std::move(options));
@@ -79,16 +80,17 @@ bool Task::running() const noexcept {
 
 bool Task::async_mode() const noexcept {
   const auto session = core_->latest();
-  return (session != nullptr ? session->options : core_->defaults).async_mode;
+  return session == nullptr ? core_->defaults.async_mode : session->options.async_mode;
 }
 
 int Task::n_async_workers() const noexcept {
   const auto session = core_->latest();
-  return (session != nullptr ? session->options : core_->defaults).n_async_workers;
+  return session == nullptr ? core_->defaults.n_async_workers : session->options.n_async_workers;
 }
 
 // --- pipeline ---
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): options are given as {...}
 Task& Task::use(Middleware fn, UseOptions options) {
   core_->require_or_start("use")->use(std::move(fn), options);
   return *this;
@@ -114,7 +116,7 @@ Middleware Task::serial_of(std::string_view kind, std::vector<Middleware> parts)
     }
     if (!suspended) return;
     suspend();
-    for (auto call = stack.calls.rbegin(); call != stack.calls.rend(); ++call) call->backward();
+    for (MiddlewareCall& call : std::views::reverse(stack.calls)) call.backward();
   });
 }
 
@@ -134,11 +136,11 @@ Middleware Task::parallel_of(std::vector<Middleware> parts) {
 
 Wrapped Task::wrap(Middleware fn, Lock lock) {
   std::string name = fn.name();
-  return Wrapped(std::move(name),
-                 [core = core_.get(), fn = std::move(fn), lock = std::move(lock)](Context& ctx) {
-                   const auto session = core->require("wrap");
-                   return session->forward(fn, session->share(ctx), lock);
-                 });
+  return {std::move(name),
+          [core = core_.get(), fn = std::move(fn), lock = std::move(lock)](Context& ctx) {
+            const auto session = core->require("wrap");
+            return session->forward(fn, session->share(ctx), lock);
+          }};
 }
 
 void Task::run(std::int64_t max_step) {
@@ -223,14 +225,14 @@ bool Task::match_labels(std::string_view pattern) const {
 }
 
 bool Task::match_labels(const std::vector<std::string>& patterns) const {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) {
     return match_labels(std::string_view(pattern));
   });
 }
 
 bool Task::match_labels(std::initializer_list<std::string_view> patterns) const {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](std::string_view pattern) { return match_labels(pattern); });
+  return std::ranges::any_of(patterns,
+                             [&](std::string_view pattern) { return match_labels(pattern); });
 }
 
 std::set<std::string> Task::roles() const {
@@ -322,6 +324,7 @@ bool Task::listened(std::string_view event) const {
   return session != nullptr && session->loop.listened(event);
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as for use
 std::optional<Args> Task::wait_for(std::string_view event, WaitForOptions options) {
   return core_->require("wait_for")->wait_for(event, options);
 }

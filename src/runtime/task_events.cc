@@ -18,13 +18,14 @@ constexpr std::size_t kLongestName = 255;
 // "task." and the event's name, without an allocation.
 class Topic {
  public:
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): the text as far as size_
   explicit Topic(std::string_view event) {
     if (event.empty() || event.size() > kLongestName) {
       throw UsageError(
           fmt::format("an event name has 1 to {} bytes, not {}", kLongestName, event.size()));
     }
-    std::copy(kPrefix.begin(), kPrefix.end(), text_);
-    std::copy(event.begin(), event.end(), text_ + kPrefix.size());
+    std::ranges::copy(kPrefix, text_);
+    std::ranges::copy(event, text_ + kPrefix.size());
     size_ = kPrefix.size() + event.size();
   }
   operator std::string_view() const noexcept { return {text_, size_}; }

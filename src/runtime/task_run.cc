@@ -4,6 +4,8 @@
 #include "runtime/task_session.h"
 
 #include <algorithm>
+#include <functional>
+#include <ranges>
 #include <utility>
 
 namespace divisi::runtime {
@@ -81,9 +83,8 @@ void Session::end_turn(const Lock& lock) {
 
 void Session::push(std::shared_ptr<Suspended> suspended) {
   const std::lock_guard lock(mutex_);
-  const auto after =
-      std::upper_bound(stack_.begin(), stack_.end(), suspended->slot,
-                       [](std::uint64_t slot, const auto& other) { return slot < other->slot; });
+  const auto after = std::ranges::upper_bound(stack_, suspended->slot, std::ranges::less(),
+                                              [](const auto& other) { return other->slot; });
   stack_.insert(after, std::move(suspended));
 }
 
@@ -97,7 +98,7 @@ std::shared_ptr<Suspended> Session::pop() {
 
 bool Session::take(const std::shared_ptr<Suspended>& suspended) {
   const std::lock_guard lock(mutex_);
-  const auto found = std::find(stack_.begin(), stack_.end(), suspended);
+  const auto found = std::ranges::find(stack_, suspended);
   if (found == stack_.end()) return false;
   stack_.erase(found);
   return true;
@@ -165,7 +166,7 @@ void Session::backward(bool on_pool) {
 
 void Session::backward(std::vector<Back> stack, bool on_pool) {
   auto resume_given = [self = shared_from_this(), stack = std::move(stack)] {
-    for (auto back = stack.rbegin(); back != stack.rend(); ++back) self->backward(*back);
+    for (const Back& back : std::views::reverse(stack)) self->backward(back);
   };
   on_pool ? submit(std::move(resume_given)) : resume_given();
 }
@@ -276,7 +277,7 @@ void Session::run_parallel(const std::vector<Middleware>& parts, Context& ctx) {
   };
 
   on_pool([](MiddlewareCall& call) { call.forward(); });
-  if (std::none_of(calls.begin(), calls.end(), [](const auto& call) { return call.suspended(); })) {
+  if (std::ranges::none_of(calls, [](const auto& call) { return call.suspended(); })) {
     return;
   }
   suspend();
