@@ -201,6 +201,13 @@ def test_the_first_word_of_every_worker_is_heard_by_all(engine):
     ]
 
 
+def test_a_worker_that_is_slow_to_begin_misses_nothing(engine):
+    # Longer than the transport by itself keeps events that nobody listens to.
+    program = GREETING.replace("def main():", "def main():\n    slow()", 1)
+    slow = "def slow():\n    time.sleep(11 * (task.router.node_id == 0))\n\ndef main"
+    assert engine.python(program.replace("def main", slow, 1)) == ["Got: Hi"]
+
+
 STAR = """
 import time
 from ding.framework import Parallel, task

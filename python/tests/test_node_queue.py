@@ -8,7 +8,7 @@ import pytest
 
 from divisi import _node_queue
 from divisi._ding_order import OrderedPool
-from divisi._node_queue import NodeQueue
+from divisi._node_queue import CHANNEL, NodeQueue
 
 
 class FakeNative:
@@ -25,11 +25,10 @@ class FakeNative:
         assert node_id > 0 and join_timeout > 0
         self.opened = (listen, attach_to)
 
-    def router_wait_for_peers(self, count, timeout):
-        return count <= 2
-
-    def node_publish(self, topic, data):
-        self.sent.append((topic, data))
+    def node_publish(self, channel, data):
+        assert channel == CHANNEL
+        topic, _, data = data.partition(b"\0")
+        self.sent.append((topic.decode(), data))
 
     def node_subscribe(self, topic):
         self.topics.add(topic)
@@ -48,7 +47,7 @@ class FakeNative:
         self.inbox.put(None)
 
     def arrive(self, topic, data=b""):
-        self.inbox.put((topic, data))
+        self.inbox.put((CHANNEL, topic.encode() + b"\0" + data))
 
 
 @pytest.fixture
@@ -82,16 +81,15 @@ def test_messages_come_in_order(native):
     assert [made.recv() for _ in range(5)] == [("t", b"%d" % i) for i in range(5)]
 
 
-def test_a_topic_is_asked_for_once_and_given_up_by_pattern(native):
+def test_any_bytes_and_names_travel(native):
     made = NodeQueue()
-    made.subscribe("task.a")
-    made.subscribe("task.a")
-    made.subscribe("task.b")
-    made.subscribe("other")
-    assert native.topics == {"task.a", "task.b", "other"}
-    made.unsubscribe("task.*")
-    assert native.topics == {"other"}
-    made.unsubscribe("never")
+    made.publish("größe::[1]", b"\0::\xff")
+    assert native.sent == [("größe::[1]", b"\0::\xff")]
+    native.arrive("größe::[1]", b"\0::\xff")
+    assert made.recv() == ("größe::[1]", b"\0::\xff")
+    made.subscribe("größe::[1]")
+    made.unsubscribe("*")
+    assert native.topics == {CHANNEL}
 
 
 def test_a_message_waits_for_its_listener(native):
@@ -133,13 +131,44 @@ def test_stop_ends_a_recv_that_waits_and_may_be_called_again(native):
     made.publish("t", b"late")
     made.subscribe("late")
     assert native.closed == 1 and made.recv() is None
-    assert native.sent == [] and "late" not in native.topics
+    assert native.sent == []
 
 
-def test_joining_counts_links(native):
+def test_joining_greets_until_all_are_heard_and_keeps_what_comes_in_between(native):
     made = NodeQueue()
-    assert made.join(2, 1.0)
-    assert not made.join(3, 0.0)
+    assert not made.join(1, 0.2)
+    assert len(native.sent) > 1 and {topic for topic, _ in native.sent} == {""}
+    native.arrive("early", b"x")
+    for who in [b"one", b"one", b"two"]:
+        native.arrive("", who)
+    assert made.join(2, 10)
+    assert made.recv() == ("early", b"x")
+
+
+def test_a_late_greeting_is_answered_once(native):
+    made = NodeQueue()
+    native.arrive("", b"late")
+    native.arrive("", b"late")
+    native.arrive("t")
+    assert made.recv() == ("t", b"")
+    assert [topic for topic, _ in native.sent] == [""]
+
+
+def test_a_program_that_listens_for_long_gets_nothing_old(native, monkeypatch):
+    monkeypatch.setattr(_node_queue, "_LISTENERS_MADE_S", 0.05)
+    listened = {"end"}
+    made = NodeQueue(listens=lambda topic: topic in listened)
+    native.arrive("a", b"kept while nobody listens at all")
+    native.arrive("end")
+    assert made.recv() == ("end", b"")
+    made.subscribe("end")
+    threading.Event().wait(0.1)
+    native.arrive("b", b"not kept")
+    native.arrive("end")
+    assert made.recv() == ("end", b"")
+    listened.update({"a", "b"})
+    native.arrive("end")
+    assert made.recv() == ("end", b"")
 
 
 def test_jobs_of_one_event_run_in_order_and_one_at_a_time():

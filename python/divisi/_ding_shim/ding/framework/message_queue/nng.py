@@ -13,7 +13,7 @@ __all__ = ["NNGMQ"]
 
 class NNGMQ(NodeQueue, MQ):
     """A queue that listens on one address and dials others. Unlike its namesake it loses nothing
-    and keeps order, and a peer gets the topics it subscribed to."""
+    and keeps order."""
 
     def __init__(
         self, listen_to: str, attach_to: Optional[List[str]] = None, **_ignored: Any
