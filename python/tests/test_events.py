@@ -196,6 +196,7 @@ def test_A042_each_of_three_listeners_runs_once_for_a_remote_emit(run_program):
             with task.start():
                 for i in range(3):
                     task.on("e", lambda value, i=i: heard.add([i, value]))
+                task.router.barrier()
                 if me() == 1:
                     task.emit("e", "x", only_remote=True)
                     task.emit("last", only_remote=True)

@@ -88,7 +88,8 @@ def main():
         task.on("count", heard.add)
         def step(ctx):
             task.emit("count", ctx.total_step, only_remote=True)
-            time.sleep(0.02)
+            if ctx.total_step == 0:
+                task.router.barrier()  # nobody ends before the other has begun
         task.use(step)
         task.run(max_step=10)
     tell(me(), len(heard))
@@ -229,14 +230,17 @@ def test_A058_finish_spreads_over_attached_nodes(start_program, free_ports):
         """
 def main():
     with task.start():
-        heard = Gathered()
+        linked = threading.Event()
+        task.on("linked", linked.set)
+        if me() == 0:
+            assert task.router.wait_for_peers(2)
+            task.emit("linked")
+        assert linked.wait(60)
         def step(ctx):
             time.sleep(0.02)
             if me() == 1 and ctx.total_step == 1:
                 task.finish = True
         task.use(step)
-        if me() == 0:
-            assert task.router.wait_for_peers(2)
         task.run(max_step=100000)
         tell(me(), task.ctx.total_step)
 """
@@ -773,8 +777,6 @@ def test_worker_lost(run_program, policy, tmp_path):
     ended = run_program(
         """
 def main():
-    back = Gathered()
-    task.router.on("peer_joined", back.add)
     with task.start():
         if me() == 1 and not os.path.exists(sys.argv[2]):
             open(sys.argv[2], "w").close()
