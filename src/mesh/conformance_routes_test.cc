@@ -162,12 +162,28 @@ TEST_P(RouteConformance, ANodeThatNeverSaysReadyBecomesSo) {
   TestNode a(0, fresh(), {});
   TestNode b(1, "", {a->address()}, options);
   link(a, b);
+  ASSERT_TRUE(b->join().ok());
   ASSERT_TRUE(eventually([&] {
     const auto peers = a->peers();
     return peers.size() == 1 && peers[0].ready;
   }));
   ASSERT_TRUE(a.emit("unheard", 1).ok());
   EXPECT_EQ(a.stats_of(1).sent, 0u);
+}
+
+TEST_P(RouteConformance, ANodeThatStillJoinsIsNotReady) {
+  NodeOptions options;
+  options.ready_after = 1ms;
+  options.expected_nodes = {0, 2};
+  TestNode a(0, fresh(), {});
+  TestNode b(1, fresh(), {a->address()}, options);
+  std::thread joins([&] { EXPECT_TRUE(b->join().ok()); });
+  ASSERT_TRUE(eventually([&] { return a->peers().size() == 1 && a->peers().front().connected; }));
+  ASSERT_TRUE(a.emit("early", 1).ok()) << "main, which will listen, waits for node 2";
+  ASSERT_TRUE(eventually([&] { return b->stats().held == 1; }));
+  const TestNode c(2, "", {b->address()});
+  joins.join();
+  EXPECT_TRUE(eventually([&] { return a->peers().front().ready; }));
 }
 
 TEST_P(RouteConformance, PeersTellTheirLabelsRolesAndAddresses) {

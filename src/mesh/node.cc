@@ -93,6 +93,19 @@ bool Node::joined() const {
 }
 
 Status Node::join() {
+  DIVISI_TRY_STATUS(await_links());
+  // The time in which a program makes its listeners begins with its main.
+  reactor_.run_on_loop([this] {
+    {
+      const Lock lock(mutex_);
+      if (closing_) return;
+    }
+    ready_timer_ = reactor_.after(options_.ready_after, [this] { ready(); });
+  });
+  return {};
+}
+
+Status Node::await_links() {
   Lock lock(mutex_);
   const auto deadline = std::chrono::steady_clock::now() + options_.join_timeout;
   while (!joined()) {

@@ -142,6 +142,7 @@ class Node {
 
   // node_links.cc: loop only.
   void start_on_loop();
+  Status await_links();
   void dial(const std::shared_ptr<Dialer>& dialer);
   void redial_later(const std::shared_ptr<Dialer>& dialer);
   void dial_failed(const std::shared_ptr<Dialer>& dialer, const Status& status);

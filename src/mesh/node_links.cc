@@ -151,7 +151,6 @@ Status Node::listen() {
 
 void Node::start_on_loop() {
   for (const auto& dialer : dialers_) dial(dialer);
-  ready_timer_ = reactor_.after(options_.ready_after, [this] { ready(); });
   tick();
 }
 
