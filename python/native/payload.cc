@@ -509,7 +509,9 @@ PyObject* array_of(const Tensor& tensor) {
   if (tensor.data.empty()) {  // frombuffer refuses nothing at all
     const Object numpy = Object::steal(checked(PyImport_ImportModule("numpy")));
     array = Object::steal(checked(PyObject_CallMethod(numpy.get(), "empty", "is", 0, name)));
-    Py_DECREF(checked(PyObject_CallMethod(array.get(), "setflags", "i", 0)));  // as the others
+    if (!is_torch) {  // read-only, as the others
+      Py_DECREF(checked(PyObject_CallMethod(array.get(), "setflags", "i", 0)));
+    }
   } else {
     array = Object::steal(
         checked(PyObject_CallFunction(modules().frombuffer, "Os", buffer.get(), name)));

@@ -38,7 +38,13 @@ def installed(tmp_path_factory):
     # The environment that ./test builds with, so that nothing is fetched and the compiler's cache
     # knows every file.
     for source, options in (
-        (ROOT, ["--config-settings=cmake.define.DIVISI_WERROR=ON"]),
+        (
+            ROOT,
+            [
+                f"--config-settings=cmake.define.{setting}"
+                for setting in ("DIVISI_WERROR=ON", "CMAKE_CXX_COMPILER=g++", "CMAKE_C_COMPILER=gcc")
+            ],
+        ),
         (ROOT / "python" / "ding", []),
     ):
         run(
