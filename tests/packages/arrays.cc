@@ -37,9 +37,8 @@ int main() {
     if (!(first == large) || !(second == small)) ++wrong;
     std::printf("node %d sent both arrays back\n", node);
   });
-  task.on("hello", [&](int node) {
-    task.emit("from_cpp", divisi::Target::to_node(node), large, small);
-  });
+  task.on("hello",
+          [&](int node) { task.emit("from_cpp", divisi::Target::to_node(node), large, small); });
   task.on("done", [&](int) {
     if (++done == 2) task.emit("enough", divisi::only_local);
   });
