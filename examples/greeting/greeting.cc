@@ -30,6 +30,7 @@ void greet() {
   std::fflush(stdout);
 }
 DIVISI_MAIN(greet)
+DIVISI_MAIN_AS("main", greet)  // for: ditask --main greeting.main
 
 int main() {
   return divisi::Parallel::runner({.n_parallel_workers = 2, .log_level = "warning"}).run(greet);

@@ -30,10 +30,10 @@ int main() {
   const divisi::Tensor small = counting(2, 3);      // inside it
   std::atomic<int> wrong{0};
   std::atomic<int> done{0};
-  task.on("from_python", [&](int node, divisi::Tensor tensor) {
+  task.on("from_python", [&](int node, const divisi::Tensor& tensor) {
     task.emit("reversed", divisi::Target::to_node(node), reversed(tensor));
   });
-  task.on("echo", [&](int node, divisi::Tensor first, divisi::Tensor second) {
+  task.on("echo", [&](int node, const divisi::Tensor& first, const divisi::Tensor& second) {
     if (!(first == large) || !(second == small)) ++wrong;
     std::printf("node %d sent both arrays back\n", node);
   });
