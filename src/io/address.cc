@@ -49,7 +49,7 @@ Result<Address> Address::parse(std::string_view text) {
     return failure(Code::kInvalid, "address '{}': write an IPv6 host in brackets, [::1]:50515",
                    text);
   }
-  if (host.empty() || host.size() > 253) {
+  if (host.empty() || host.size() > 253 || host.find_first_of("[]") != std::string_view::npos) {
     return failure(Code::kInvalid, "address '{}' has no usable host name", text);
   }
   DIVISI_TRY(address.port, parse_port(rest.substr(colon + 1), text));

@@ -46,6 +46,7 @@ TEST(AddressTest, WhatIsNoAddressIsNamedWithTheReason) {
       {"http://host:1", "unknown scheme"},
       {"::1:50515", "brackets"},
       {"[]:1", "host name"},
+      {"[[z]]:6595", "host name"},
       {std::string(254, 'h') + ":1", "host name"},
       {"ipc://", "ipc path"},
       {"ipc://" + std::string(108, 'p'), "ipc path"},

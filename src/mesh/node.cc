@@ -64,12 +64,9 @@ Result<std::unique_ptr<Node>> Node::start(io::Reactor& reactor, NodeOptions opti
                                           OnPeerChange on_change) {
   while (options.self.incarnation == 0) options.self.incarnation = io::random_u64();
   std::unique_ptr<Node> node(new Node(reactor, std::move(options), std::move(on_change)));
-  if (const Status listening = node->listen(); !listening.ok()) return failure(listening);
-  for (const auto& text : node->options_.dial) {
-    DIVISI_TRY(const io::Address address, io::Address::parse(text));
-    node->dialers_.push_back(std::make_shared<Dialer>(address));
-  }
-  reactor.run_on_loop([&] { node->start_on_loop(); });
+  Status started;
+  reactor.run_on_loop([&] { started = node->start_on_loop(); });
+  if (!started.ok()) return failure(started);
   return node;
 }
 

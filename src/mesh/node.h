@@ -141,7 +141,7 @@ class Node {
   void flush_links();
 
   // node_links.cc: loop only.
-  void start_on_loop();
+  Status start_on_loop();
   Status await_links();
   void dial(const std::shared_ptr<Dialer>& dialer);
   void redial_later(const std::shared_ptr<Dialer>& dialer);

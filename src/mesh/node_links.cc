@@ -149,9 +149,17 @@ Status Node::listen() {
   return {};
 }
 
-void Node::start_on_loop() {
+// All of it on the loop: a peer may connect as soon as we listen.
+Status Node::start_on_loop() {
+  DIVISI_TRY_STATUS(listen());
+  for (const auto& text : options_.dial) {
+    auto address = io::Address::parse(text);
+    if (!address) return std::move(address).error();
+    dialers_.push_back(std::make_shared<Dialer>(*address));
+  }
   for (const auto& dialer : dialers_) dial(dialer);
   tick();
+  return {};
 }
 
 void Node::dial(const std::shared_ptr<Dialer>& dialer) {
