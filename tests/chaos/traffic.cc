@@ -23,52 +23,53 @@ bool soak() {
   return text != nullptr && std::string(text) == "1";
 }
 
-Receiver::Receiver(bool gaps) : gaps_(gaps) {
-  Parallel::instance().on("number", [this](int sender, int life, int n, const Buffer& bytes) {
-    const auto* const end = bytes.data() + bytes.size();
-    const bool whole = std::all_of(
-        bytes.data(), end, [&](std::byte each) { return each == static_cast<std::byte>(n); });
-    take(sender, life, whole ? n : -1, bytes.size());
-  });
+Receiver::Receiver(bool gaps) : seen_(std::make_shared<Seen>(gaps)) {
+  Parallel::instance().on(
+      "number", [seen = seen_](int sender, int life, int n, const Buffer& bytes) {
+        const auto* const end = bytes.data() + bytes.size();
+        const bool whole = std::all_of(
+            bytes.data(), end, [&](std::byte each) { return each == static_cast<std::byte>(n); });
+        seen->take(sender, life, whole ? n : -1, bytes.size());
+      });
 }
 
 Receiver::~Receiver() {
   Parallel::instance().off("number");
 }
 
-void Receiver::take(int sender, int life, int n, std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+void Receiver::Seen::take(int sender, int life, int n, std::size_t bytes) {
+  const std::lock_guard lock(mutex);
   const std::pair key(sender, life);
-  const int last = last_.contains(key) ? last_[key] : -1;
-  if (wrong_.empty() && (gaps_ ? n <= last : n != last + 1)) {
-    wrong_ = "node " + std::to_string(sender) + " life " + std::to_string(life) + ": " +
-             std::to_string(n) + " (" + std::to_string(bytes) + " bytes) after " +
-             std::to_string(last);
+  const int before = last.contains(key) ? last[key] : -1;
+  if (wrong.empty() && (gaps ? n <= before : n != before + 1)) {
+    wrong = "node " + std::to_string(sender) + " life " + std::to_string(life) + ": " +
+            std::to_string(n) + " (" + std::to_string(bytes) + " bytes) after " +
+            std::to_string(before);
   }
-  last_[key] = n;
-  ++counts_[key];
-  changed_.notify_all();
+  last[key] = n;
+  ++counts[key];
+  changed.notify_all();
 }
 
 void Receiver::wait_for(int sender, int count, int life, std::chrono::milliseconds deadline) {
-  std::unique_lock lock(mutex_);
-  const std::pair key(sender, life);
-  const bool came =
-      changed_.wait_for(lock, deadline, [&] { return !wrong_.empty() || counts_[key] >= count; });
-  demand(wrong_.empty(), wrong_);
+  std::unique_lock lock(seen_->mutex);
+  int& arrived = seen_->counts[{sender, life}];
+  const bool came = seen_->changed.wait_for(
+      lock, deadline, [&] { return !seen_->wrong.empty() || arrived >= count; });
+  demand(seen_->wrong.empty(), seen_->wrong);
   demand(came, "all " + std::to_string(count) + " events of node " + std::to_string(sender) +
-                   " arrive, not only " + std::to_string(counts_[key]));
+                   " arrive, not only " + std::to_string(arrived));
 }
 
 int Receiver::count(int sender, int life) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = counts_.find({sender, life});
-  return found == counts_.end() ? 0 : found->second;
+  const std::lock_guard lock(seen_->mutex);
+  const auto found = seen_->counts.find({sender, life});
+  return found == seen_->counts.end() ? 0 : found->second;
 }
 
 void Receiver::check() const {
-  const std::lock_guard lock(mutex_);
-  demand(wrong_.empty(), wrong_);
+  const std::lock_guard lock(seen_->mutex);
+  demand(seen_->wrong.empty(), seen_->wrong);
 }
 
 void send_number(int n, int life) {
@@ -82,10 +83,11 @@ void send_number(int n, int life, std::size_t bytes) {
   router.emit("number", router.node_id(), life, n, block);
 }
 
-PeerChanges::PeerChanges() {
+PeerChanges::PeerChanges() : changes_(std::make_shared<jobs::Gathered<std::string>>()) {
   for (const char* const change : {"peer_lost", "peer_back", "peer_left"}) {
-    Parallel::instance().on(
-        change, [this, change](int node) { changes_.add(change + (" " + std::to_string(node))); });
+    Parallel::instance().on(change, [changes = changes_, change](int node) {
+      changes->add(change + (" " + std::to_string(node)));
+    });
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -31,14 +32,19 @@ class Receiver {
   void check() const;
 
  private:
-  void take(int sender, int life, int n, std::size_t bytes);
+  // Shared with the listener: `off` does not wait for a callback that still runs.
+  struct Seen {
+    explicit Seen(bool may_miss) : gaps(may_miss) {}
+    void take(int sender, int life, int n, std::size_t bytes);
 
-  const bool gaps_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  std::map<std::pair<int, int>, int> counts_;  // by sender and life
-  std::map<std::pair<int, int>, int> last_;
-  std::string wrong_;
+    const bool gaps;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::map<std::pair<int, int>, int> counts;  // by sender and life
+    std::map<std::pair<int, int>, int> last;
+    std::string wrong;
+  };
+  const std::shared_ptr<Seen> seen_;
 };
 
 // The n-th event of this node: most are small, some larger than a chunk of the wire.
@@ -51,10 +57,10 @@ class PeerChanges {
   PeerChanges();
   ~PeerChanges();
   void wait_for(const std::string& change, std::chrono::milliseconds deadline = kSoon);
-  std::vector<std::string> all() const { return changes_.values(); }
+  std::vector<std::string> all() const { return changes_->values(); }
 
  private:
-  jobs::Gathered<std::string> changes_;
+  std::shared_ptr<jobs::Gathered<std::string>> changes_;  // with the listeners
 };
 
 // The counters of one peer; zeros if it is gone.
