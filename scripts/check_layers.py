@@ -21,6 +21,8 @@ MODULES = {
     "mesh": ["base", "json", "io", "event"],
     "runtime": ["base", "json", "io", "event", "mesh"],
     "launch": ["base", "json", "io", "event", "mesh", "runtime"],
+    # The runtime's first user: it sees the others as any program does, through include/divisi.
+    "rl": ["base", "json"],
 }
 
 # Third-party headers by prefix, and the modules that may see them. Longest prefix wins; what is
@@ -32,6 +34,7 @@ OWNERS = {
     "boost/json": ["json"],
     "boost/": [],
     "openssl/": ["io"],
+    "Eigen/": ["rl"],
     "zip.h": ["launch", "io"],
     "msgpuck.h": ["event"],
     "spdlog/": ["base"],
