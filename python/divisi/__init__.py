@@ -14,10 +14,12 @@ from .parallel import Parallel
 from .step_timer import StepTimer, epoch_timer
 from .supervisor import Supervisor
 from .task import Role, Task, VoidMiddleware, suspend, task
+from .writer import DistributedWriter
 from ._native import version as __version__
 
 __all__ = [
     "Context",
+    "DistributedWriter",
     "Error",
     "EventLoop",
     "OfflineRLContext",

@@ -174,6 +174,8 @@ class Task:
         self._pool: Optional[Pool] = None
         self._slots = itertools.count()
         self._pushes = itertools.count()
+        self._failed = False  # a middleware on the pool raised
+        self._wakers: List[Callable[[], None]] = []  # of threads that wait (divisi._waiter)
 
     # --- life ---
 
@@ -285,6 +287,7 @@ class Task:
                 "a middleware still runs %.0f s after the task stopped; its thread is left to itself",
                 self._stop_timeout,
             )
+        self._wake()
         self._discard_suspended()
         self._middleware = []
         self._wrappers = []
@@ -311,6 +314,11 @@ class Task:
     @finish.setter
     def finish(self, value: bool) -> None:
         self._core.set_finish(bool(value))
+        self._wake()
+
+    def _wake(self) -> None:
+        for waker in list(self._wakers):
+            waker()
 
     # --- pipeline ---
 
@@ -596,6 +604,8 @@ class Task:
                 pool.sync()
             except BaseException:
                 self._core.fail()
+                self._failed = True
+                self._wake()
                 raise
         return self
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
+
+from divisi.writer import DistributedWriter
 
 
 def ding_init(cfg: Any) -> None:
-    """Names the experiment. DI-engine makes its writer of curves here; divisi has none yet and says
-    so."""
-    logging.getLogger(__name__).warning(
-        "experiment %s: divisi has no DistributedWriter yet, nothing is recorded", cfg.exp_name
-    )
+    """Makes the experiment's writer of curves, in the folder that is called as the experiment."""
+    DistributedWriter.get_instance(cfg.exp_name)

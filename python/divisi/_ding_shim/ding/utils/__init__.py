@@ -1,5 +1,5 @@
-"""Helpers: not there yet."""
+"""Helpers: the writer of curves."""
 
-from .._missing import not_built
+from divisi.writer import DistributedWriter
 
-__getattr__ = not_built(__name__, "DistributedWriter")
+__all__ = ["DistributedWriter"]

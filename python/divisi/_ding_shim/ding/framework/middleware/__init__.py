@@ -1,19 +1,74 @@
-"""Middleware: of DI-engine's library, what concerns the runtime."""
+"""Middleware: of DI-engine's library, what divisi has (divisi.middleware says what it expects)."""
 
-from divisi.step_timer import epoch_timer
+from divisi.middleware import (
+    Barrier,
+    BarrierRuntime,
+    CkptSaver,
+    ContextExchanger,
+    EpisodeCollector,
+    ModelExchanger,
+    OffPolicyLearner,
+    PeriodicalModelExchanger,
+    StepCollector,
+    data_pusher,
+    ddp_termination_checker,
+    epoch_timer,
+    eps_greedy_handler,
+    eps_greedy_masker,
+    final_ctx_saver,
+    interaction_evaluator,
+    nstep_reward_enhancer,
+    offpolicy_data_fetcher,
+    online_logger,
+    priority_calculator,
+    termination_checker,
+    trainer,
+)
 
 from ..._missing import not_built
 
-__all__ = ["epoch_timer"]
-__getattr__ = not_built(
-    __name__,
+__all__ = [
     "Barrier",
     "BarrierRuntime",
     "CkptSaver",
     "ContextExchanger",
+    "EpisodeCollector",
     "ModelExchanger",
+    "OffPolicyLearner",
     "PeriodicalModelExchanger",
+    "StepCollector",
+    "data_pusher",
     "ddp_termination_checker",
+    "epoch_timer",
+    "eps_greedy_handler",
+    "eps_greedy_masker",
     "final_ctx_saver",
+    "interaction_evaluator",
+    "nstep_reward_enhancer",
+    "offpolicy_data_fetcher",
+    "online_logger",
+    "priority_calculator",
     "termination_checker",
+    "trainer",
+]
+__getattr__ = not_built(
+    __name__,
+    "HERLearner",
+    "OfflineMemoryDataFetcher",
+    "PPOFStepCollector",
+    "buffer_saver",
+    "gae_estimator",
+    "her_data_enhancer",
+    "interaction_evaluator_ttorch",
+    "montecarlo_return_estimator",
+    "multistep_trainer",
+    "offline_data_fetcher",
+    "offline_data_fetcher_from_mem",
+    "offline_data_saver",
+    "offline_logger",
+    "ppof_adv_estimator",
+    "reward_estimator",
+    "sqil_data_pusher",
+    "wandb_offline_logger",
+    "wandb_online_logger",
 )

@@ -1,0 +1,5 @@
+"""The barrier."""
+
+from divisi.middleware import Barrier, BarrierRuntime
+
+__all__ = ["Barrier", "BarrierRuntime"]

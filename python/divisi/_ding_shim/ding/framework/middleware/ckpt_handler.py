@@ -1,0 +1,5 @@
+"""Checkpoints."""
+
+from divisi.middleware import CkptSaver
+
+__all__ = ["CkptSaver"]

@@ -1,0 +1,5 @@
+"""Collectors."""
+
+from divisi.middleware import EpisodeCollector, StepCollector
+
+__all__ = ["EpisodeCollector", "StepCollector"]

@@ -1,0 +1,5 @@
+"""The learner."""
+
+from divisi.middleware import OffPolicyLearner
+
+__all__ = ["OffPolicyLearner"]
