@@ -1,0 +1,41 @@
+// ModelSender: gives the model to whoever listens, and the last one again to who asks for it.
+#pragma once
+
+#include "divisi/exchange.h"
+#include "divisi/task.h"
+#include "divisi/value.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace divisi::runtime {
+
+// The event by which a receiver asks for the last model; its argument is the receiver's node id.
+std::string request_of(const std::string& event);
+
+// The parameters as a message carries them, and back. Throws PayloadError naming the parameter.
+Value pack_model(const std::map<std::string, Tensor>& model);
+std::map<std::string, Tensor> unpack_model(const Value& message);
+
+// Threads: send() from one at a time; requests come by the task's loop.
+class ModelSender : public std::enable_shared_from_this<ModelSender> {
+ public:
+  static std::shared_ptr<ModelSender> create(Task& owner, std::string event);
+
+  void send(Value message);
+
+ private:
+  ModelSender(Task& owner, std::string event) : task_(owner), event_(std::move(event)) {}
+  void answer(int node);
+
+  // Constant after construction.
+  Task& task_;
+  const std::string event_;
+
+  std::mutex mutex_;
+  Value last_;  // guarded by mutex_; nil before the first
+};
+
+}  // namespace divisi::runtime
