@@ -69,72 +69,154 @@ void pack(int depth, int columns, ConstMatrix b, float* panel) {
   }
 }
 
-// As pack(), for a matrix that lies the other way round: reads along its rows.
+typedef float Quad __attribute__((vector_size(16)));
+typedef float UnalignedQuad __attribute__((vector_size(16), aligned(alignof(float)), may_alias));
+
+// As pack(), for a matrix that lies the other way round (b.row == 1): four by four.
 void pack_transposed(int depth, int columns, ConstMatrix b, float* panel) {
-  for (int j = 0; j < columns; ++j) {
+  int j = 0;
+  for (; j + 4 <= columns; j += 4) {
     const float* from = b.data + j * b.column;
-    for (int p = 0; p < depth; ++p) panel[p * kColumns + j] = from[p];
+    int p = 0;
+    for (; p + 4 <= depth; p += 4) {
+      const Quad r0 = *reinterpret_cast<const UnalignedQuad*>(from + p);
+      const Quad r1 = *reinterpret_cast<const UnalignedQuad*>(from + p + b.column);
+      const Quad r2 = *reinterpret_cast<const UnalignedQuad*>(from + p + 2 * b.column);
+      const Quad r3 = *reinterpret_cast<const UnalignedQuad*>(from + p + 3 * b.column);
+      const Quad low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+      const Quad high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+      const Quad low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+      const Quad high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+      float* to = panel + p * kColumns + j;
+      *reinterpret_cast<UnalignedQuad*>(to) = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+      *reinterpret_cast<UnalignedQuad*>(to + kColumns) =
+          __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+      *reinterpret_cast<UnalignedQuad*>(to + 2 * kColumns) =
+          __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+      *reinterpret_cast<UnalignedQuad*>(to + 3 * kColumns) =
+          __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+    }
+    for (; p < depth; ++p) {
+      for (int l = 0; l < 4; ++l) panel[p * kColumns + j + l] = from[p + l * b.column];
+    }
   }
-  for (int j = columns; j < kColumns; ++j) {
-    for (int p = 0; p < depth; ++p) panel[p * kColumns + j] = 0.0F;
+  for (; j < kColumns; ++j) {
+    for (int p = 0; p < depth; ++p) {
+      panel[p * kColumns + j] = j < columns ? b.data[j * b.column + p] : 0.0F;
+    }
   }
 }
 
-// sums (Rows x kColumns) = what is there + a * panel.
+// One tile of a product: `to` (rows x kColumns) = `from` + a * panel.
+struct Tile {
+  int depth;
+  ConstMatrix a;
+  const float* panel;
+  std::ptrdiff_t panel_row;
+  const float* from;
+  std::ptrdiff_t from_row;  // 0: the same for every row, as a bias is
+  float* to;
+  std::ptrdiff_t to_row;
+  bool relu;
+};
+
 template <int Rows>
-inline void tile(int depth, ConstMatrix a, const float* panel, float* sums) {
+void compute(const Tile& tile) {
   Vector acc[Rows][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) acc[i][v] = load(sums + i * kColumns + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) acc[i][v] = load(tile.from + i * tile.from_row + v * kLanes);
   }
-  for (int p = 0; p < depth; ++p) {
+  const float* panel = tile.panel;
+  const float* a = tile.a.data;
+  for (int p = 0; p < tile.depth; ++p) {
     Vector b[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) b[v] = load(panel + p * kColumns + v * kLanes);
-    const float* from = a.data + p * a.column;
+    for (int v = 0; v < kVectors; ++v) b[v] = load(panel + v * kLanes);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) {
-      const float value = from[i * a.row];
+      const float value = a[i * tile.a.row];
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) acc[i][v] += value * b[v];
     }
+    panel += tile.panel_row;
+    a += tile.a.column;
   }
 #pragma GCC unroll 8
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) store(sums + i * kColumns + v * kLanes, acc[i][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      const Vector sum = acc[i][v];
+      store(tile.to + i * tile.to_row + v * kLanes,
+            tile.relu ? (sum > Vector{} ? sum : Vector{}) : sum);
+    }
   }
 }
 
-void tile_of(int rows, int depth, ConstMatrix a, const float* panel, float* sums) {
+void compute_rows(int rows, const Tile& tile) {
   switch (rows) {
-    case 1: return tile<1>(depth, a, panel, sums);
-    case 2: return tile<2>(depth, a, panel, sums);
-    case 3: return tile<3>(depth, a, panel, sums);
-    case 4: return tile<4>(depth, a, panel, sums);
-    case 5: return tile<5>(depth, a, panel, sums);
-    case 6: return tile<6>(depth, a, panel, sums);
-    case 7: return tile<7>(depth, a, panel, sums);
-    default: return tile<8>(depth, a, panel, sums);
+    case 1: return compute<1>(tile);
+    case 2: return compute<2>(tile);
+    case 3: return compute<3>(tile);
+    case 4: return compute<4>(tile);
+    case 5: return compute<5>(tile);
+    case 6: return compute<6>(tile);
+    case 7: return compute<7>(tile);
+    default: return compute<8>(tile);
   }
 }
 
-inline float activated(Activation activation, float value) {
-  if (activation == Activation::kRelu) return value > 0.0F ? value : 0.0F;
-  if (activation == Activation::kTanh) return tanh_of(value);
-  return value;
-}
+// What gemm() computes at a time: some rows of all of a with up to kColumns columns of b.
+struct Stripe {
+  int m;
+  int n;  // length of c's rows
+  int columns;
+  int depth;
+  ConstMatrix a;
+  const float* panel;
+  std::ptrdiff_t panel_row;
+  const float* bias;  // nullptr: c has what came before
+  float* c;
+  Activation activation;
+};
 
-void finish(int columns, Activation activation, const float* sums, float* to) {
-  // A loop for each, so that each becomes vector code.
-  if (activation == Activation::kRelu) {
-    for (int j = 0; j < columns; ++j) to[j] = activated(Activation::kRelu, sums[j]);
-  } else if (activation == Activation::kTanh) {
-    for (int j = 0; j < columns; ++j) to[j] = activated(Activation::kTanh, sums[j]);
-  } else {
-    for (int j = 0; j < columns; ++j) to[j] = sums[j];
+// A stripe narrower than the vectors goes through a buffer that is as wide.
+void multiply(const Stripe& stripe) {
+  alignas(64) float narrow[8 * kColumns];
+  const bool whole = stripe.columns == kColumns;
+  for (int i = 0; i < stripe.m; i += kRows) {
+    const int rows = stripe.m - i < kRows ? stripe.m - i : kRows;
+    float* c = stripe.c + static_cast<std::ptrdiff_t>(i) * stripe.n;
+    Tile tile{.depth = stripe.depth,
+              .a = {stripe.a.data + i * stripe.a.row, stripe.a.row, stripe.a.column},
+              .panel = stripe.panel,
+              .panel_row = stripe.panel_row,
+              .from = stripe.bias != nullptr ? stripe.bias : c,
+              .from_row = stripe.bias != nullptr ? 0 : stripe.n,
+              .to = c,
+              .to_row = stripe.n,
+              .relu = stripe.activation == Activation::kRelu};
+    if (!whole) {
+      for (int r = 0; r < rows; ++r) {
+        const float* from = tile.from + r * tile.from_row;
+        for (int l = 0; l < kColumns; ++l) {
+          narrow[r * kColumns + l] = l < stripe.columns ? from[l] : 0.0F;
+        }
+      }
+      tile.from = tile.to = narrow;
+      tile.from_row = tile.to_row = kColumns;
+    }
+    compute_rows(rows, tile);
+    for (int r = 0; r < rows; ++r) {
+      float* to = c + static_cast<std::ptrdiff_t>(r) * stripe.n;
+      if (!whole) {
+        for (int l = 0; l < stripe.columns; ++l) to[l] = narrow[r * kColumns + l];
+      }
+      if (stripe.activation == Activation::kTanh) {
+        for (int l = 0; l < stripe.columns; ++l) to[l] = tanh_of(to[l]);
+      }
+    }
   }
 }
 
@@ -143,35 +225,30 @@ void finish(int columns, Activation activation, const float* sums, float* to) {
 void gemm(int m, int n, int k, ConstMatrix a, ConstMatrix b, const float* bias,
           Activation activation, float* c) {
   alignas(64) float panel[kDepth * kColumns];
-  alignas(64) float sums[8 * kColumns];
+  static constexpr float kZeros[kColumns] = {};
   for (int j = 0; j < n; j += kColumns) {
     const int columns = n - j < kColumns ? n - j : kColumns;
     for (int p = 0; p < k; p += kDepth) {
       const int depth = k - p < kDepth ? k - p : kDepth;
       const ConstMatrix piece{b.data + p * b.row + j * b.column, b.row, b.column};
-      if (b.row == 1 && b.column != 1) {
+      // With so few rows packing would cost as much as computing.
+      const bool as_it_lies = m <= kRows && columns == kColumns && b.column == 1;
+      if (!as_it_lies && b.column != 1) {
         pack_transposed(depth, columns, piece, panel);
-      } else {
+      } else if (!as_it_lies) {
         pack(depth, columns, piece, panel);
       }
-      for (int i = 0; i < m; i += kRows) {
-        const int rows = m - i < kRows ? m - i : kRows;
-        float* to = c + static_cast<std::ptrdiff_t>(i) * n + j;
-        for (int r = 0; r < rows; ++r) {
-          float* sum = sums + r * kColumns;
-          for (int l = 0; l < columns; ++l) {
-            sum[l] = p > 0 ? to[static_cast<std::ptrdiff_t>(r) * n + l]
-                           : (bias != nullptr ? bias[j + l] : 0.0F);
-          }
-          for (int l = columns; l < kColumns; ++l) sum[l] = 0.0F;
-        }
-        const ConstMatrix part{a.data + i * a.row + p * a.column, a.row, a.column};
-        tile_of(rows, depth, part, panel, sums);
-        const Activation last = p + depth == k ? activation : Activation::kNone;
-        for (int r = 0; r < rows; ++r) {
-          finish(columns, last, sums + r * kColumns, to + static_cast<std::ptrdiff_t>(r) * n);
-        }
-      }
+      const float* first = bias != nullptr ? bias + j : kZeros;
+      multiply({.m = m,
+                .n = n,
+                .columns = columns,
+                .depth = depth,
+                .a = {a.data + p * a.column, a.row, a.column},
+                .panel = as_it_lies ? piece.data : panel,
+                .panel_row = as_it_lies ? b.row : kColumns,
+                .bias = p == 0 ? first : nullptr,
+                .c = c + j,
+                .activation = p + depth == k ? activation : Activation::kNone});
     }
   }
 }

@@ -45,6 +45,7 @@ struct Kernels {
   const char* name;  // "x86-64-v3", ...
 
   // c (m x n, rows of length n) = activation(a (m x k) * b (k x n) + bias). No bias: nullptr.
+  // Either the rows or the columns of b lie together.
   void (*gemm)(int m, int n, int k, ConstMatrix a, ConstMatrix b, const float* bias,
                Activation activation, float* c);
   // sums[j] = sum over the rows of matrix (rows x columns).
