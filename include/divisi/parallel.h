@@ -62,6 +62,7 @@ struct ParallelOptions {
   Policy send_policy = Policy::kBlock;                       // of emits that do not choose one
   std::string codec = "native";                              // of arguments; there is no other
   std::string worker_lost = "fail";                          // fail, ignore, restart
+  int max_restarts = 3;                                      // of one worker, under restart
   std::string hub_lost = "ignore";                           // star: ignore, finish
   bool relay = false;      // a hub hands the events of one leaf on to the others
   int expected_nodes = 0;  // of the whole job: main waits for all that the topology links

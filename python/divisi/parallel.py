@@ -82,7 +82,7 @@ class Parallel:
 
         Further keywords: ``job_id``, ``secret`` (bytes or str), ``allow_pickle``, ``join_timeout``,
         ``send_timeout``, ``queue_bytes``, ``memory_bytes``, ``max_message_bytes``, ``send_policy``,
-        ``codec``, ``worker_lost`` (fail, ignore, restart), ``hub_lost`` (ignore, finish), ``relay``,
+        ``codec``, ``worker_lost`` (fail, ignore, restart), ``max_restarts``, ``hub_lost`` (ignore, finish), ``relay``,
         ``grace``, ``log_dir``, ``log_level``, ``trace``.
         """
         n_parallel_workers = _checked("n_parallel_workers", n_parallel_workers, int)
@@ -366,6 +366,7 @@ _MORE_OPTIONS = {
     "send_timeout": float,
     "trace": bool,
     "worker_lost": str,
+    "max_restarts": int,
 }
 
 _KINDS = {bool: "True or False", int: "an int", float: "a number of seconds", str: "a str"}

@@ -401,6 +401,7 @@ ParallelOptions parallel_options(const nb::dict& from) {
   }
   take(from, "codec", options.codec);
   take(from, "worker_lost", options.worker_lost);
+  take(from, "max_restarts", options.max_restarts);
   take(from, "hub_lost", options.hub_lost);
   take(from, "relay", options.relay);
   take_seconds(from, "grace", options.grace);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <optional>
@@ -228,6 +229,19 @@ TEST(PayloadTest, AReceivedTensorIsAlignedForItsElements) {
     EXPECT_THAT(tensor.view<double>(), ::testing::ElementsAre(1, 2, 3));
     EXPECT_THROW(tensor.view<float>(), UsageError);
   }
+}
+
+TEST(PayloadTest, ATensorBesideTheBodyIsAlignedWhereverItsBytesArrived) {
+  const std::vector<double> elements(kOutOfBand / sizeof(double), 0.5);
+  PackScratch scratch;
+  PayloadView view = pack_args(
+      scratch, Tensor::copy_of<double>({static_cast<std::int64_t>(elements.size())}, elements));
+  ASSERT_EQ(view.buffers.size(), 1u);
+  Buffer block(kOutOfBand + 1);
+  std::memcpy(block.mutable_data() + 1, view.buffers[0].data(), kOutOfBand);
+  const std::vector<Buffer> odd = {block.slice(1, kOutOfBand)};
+  view.buffers = odd;
+  EXPECT_EQ(std::get<0>(unpack_args<Tensor>(view)).view<double>()[7], 0.5);
 }
 
 TEST(PayloadTest, ATensorThatContradictsItselfIsNotSent) {

@@ -197,7 +197,14 @@ Tensor Unpacker::tensor() {
   tensor.shape.resize(rank);
   if (rank > 0) std::memcpy(tensor.shape.data(), data.data() + kHead, 8 * rank);
   const std::size_t alignment = std::max<std::size_t>(element_size(tensor.dtype), 1);
-  tensor.data = placement == 1 ? extra_buffer(rest.data()) : share(rest, alignment);
+  if (placement == 1) {
+    const Buffer& beside = extra_buffer(rest.data());
+    // Senders align what they can; a replaceable event may stand anywhere in the stream.
+    const bool aligned = reinterpret_cast<std::uintptr_t>(beside.data()) % alignment == 0;
+    tensor.data = aligned ? beside : Buffer::copy_of(beside.bytes());
+  } else {
+    tensor.data = share(rest, alignment);
+  }
   if (!tensor.is_consistent()) {
     malformed("a tensor's shape and dtype do not match its size");
   }

@@ -239,6 +239,9 @@ void run_plan(const ParallelOptions& options, const runtime::PlanOptions& planne
               const runtime::MainFunction& call, std::vector<std::string> command) {
   auto worker_lost = runtime::parse_worker_lost(options.worker_lost);
   if (!worker_lost) throw_if_failed(worker_lost.error());
+  if (options.max_restarts < 0) {
+    throw UsageError(fmt::format("max_restarts={}: 0 or more", options.max_restarts));
+  }
   auto plan = runtime::plan_workers(planned);
   if (!plan) throw_if_failed(plan.error());
   auto log_level = log::parse_level(options.log_level);
@@ -263,6 +266,7 @@ void run_plan(const ParallelOptions& options, const runtime::PlanOptions& planne
   }
   runtime::RunnerOptions run;
   run.worker_lost = *worker_lost;
+  run.max_restarts = options.max_restarts;
   run.grace = options.grace;
   run.log_dir = options.log_dir;
   run.command_is_worker = !command.empty();

@@ -99,7 +99,7 @@ void PeerChanges::wait_for(const std::string& change, std::chrono::milliseconds 
   const bool came = jobs::eventually(
       [&] {
         const auto so_far = all();
-        return std::find(so_far.begin(), so_far.end(), change) != so_far.end();
+        return std::ranges::find(so_far, change) != so_far.end();
       },
       deadline);
   demand(came, "the router reports '" + change + "'");

@@ -1,0 +1,88 @@
+// A distributed DQN that learns CartPole-v1.
+//
+//   build/release/bin/cartpole_dqn                  # five processes, until a mean return of 195
+//   build/release/bin/cartpole_dqn --help
+//   ditask --package build/release/examples --main cartpole_dqn.main --parallel-workers 4
+//
+// The pipeline is in train.cc, what it is made of in src/rl.
+#include "divisi/divisi.h"
+#include "follow.h"
+#include "options.h"
+#include "run_folder.h"
+#include "train.h"
+
+#include <fmt/format.h>
+
+namespace {
+
+void train_node(const std::vector<std::string>& args) {
+  cartpole::train(args);
+}
+DIVISI_MAIN(train_node)
+DIVISI_MAIN_AS("main", train_node)
+
+using cartpole::Mode;
+using cartpole::Options;
+
+divisi::ParallelOptions parallel_options(const Options& options) {
+  divisi::ParallelOptions parallel{.log_level = "warning"};
+  if (options.mode == Mode::kNode) {
+    parallel.n_parallel_workers = 1;
+    parallel.topology = "alone";
+    parallel.protocol = "tcp";
+    parallel.address = options.address;
+    parallel.ports = {options.port};
+    parallel.node_ids = {options.node_id};
+    parallel.attach_to = options.attach_to;
+    return parallel;
+  }
+  parallel.n_parallel_workers = options.parallel_workers > 0
+                                    ? options.parallel_workers
+                                    : static_cast<int>(options.roles.size());
+  // A process that dies comes back and goes on from its checkpoint.
+  parallel.worker_lost = "restart";
+  parallel.max_restarts = 1000;
+  return parallel;
+}
+
+int run(const Options& options) {
+  const auto args = cartpole::to_arguments(options);
+  if (options.mode == Mode::kAlone) {
+    cartpole::train(args);
+    return 0;
+  }
+  return divisi::Parallel::runner(parallel_options(options)).run(train_node, args);
+}
+
+int run_program(const std::vector<std::string>& args, const std::string& program) {
+  Options options = cartpole::parse(args);
+  if (options.help) {
+    fmt::print("{}", cartpole::usage());
+    return 0;
+  }
+  if (options.show_config) {
+    for (const auto& [key, value] : options.config.entries()) fmt::print("{}={}\n", key, value);
+    return 0;
+  }
+  const auto folder = options.run_folder.empty()
+                          ? cartpole::new_run_folder(options.runs, options.config.exp_name)
+                          : cartpole::open_run_folder(options.run_folder, options.resume);
+  options.run_folder = folder.path;
+  // A node of a job is one of many: it shows nothing, the launcher of the others does.
+  const bool display = options.display && options.mode != Mode::kNode;
+  return display ? cartpole::follow(program, options, folder) : run(options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_program({argv + 1, argv + argc}, argv[0]);
+  } catch (const divisi::UsageError& error) {
+    fmt::print(stderr, "cartpole_dqn: {}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "cartpole_dqn: {}\n", error.what());
+    return 1;
+  }
+}
