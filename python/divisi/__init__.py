@@ -14,6 +14,7 @@ from .parallel import Parallel
 from .step_timer import StepTimer, epoch_timer
 from .supervisor import Supervisor
 from .task import Role, Task, VoidMiddleware, suspend, task
+from ._waiter import Waiter
 from .writer import DistributedWriter
 from ._native import version as __version__
 
@@ -32,6 +33,7 @@ __all__ = [
     "TimeoutError",
     "UsageError",
     "VoidMiddleware",
+    "Waiter",
     "WorkerError",
     "epoch_timer",
     "suspend",

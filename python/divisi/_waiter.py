@@ -11,15 +11,30 @@ word: both are looked for once in a while."""
 
 
 class Waiter:
-    """A condition of one task. Change what the predicate reads only while ``changed`` is held, then
-    call :meth:`wake`.
+    """Lets a middleware wait for what listeners bring, without missing it and without outliving its
+    task::
 
-    Threads: all calls from any. The predicate runs with ``changed`` held.
+        waiter, results = Waiter(task), []
+
+        def on_result(result):
+            with waiter.changed:
+                results.append(result)
+                waiter.wake()
+
+        task.on("result", on_result)
+        ...
+        if not waiter.wait(lambda: results, timeout=60):
+            ...  # nothing came in time, or the task is over
+
+    Change what the predicate reads only while ``changed`` is held. Threads: all calls from any.
+
+    :param task: a task that was started
     """
 
     def __init__(self, task: Any) -> None:
         self._task = task
         self.changed = threading.Condition(threading.RLock())
+        """The condition; its lock may be taken again by the thread that holds it."""
         task._wakers.append(self.wake)
         task.on("finish", lambda *_, **__: self.wake())
 
