@@ -151,8 +151,20 @@ void print_last_lines(const std::string& path) {
   }
 }
 
-void print_end(const Progress& progress, const Options& options, const RunFolder& folder,
-               int status) {
+void print_next(const std::string& program, const Options& options, std::size_t processes) {
+  fmt::print("try next\n");
+  const auto line = [&](std::string_view args, std::string_view what) {
+    fmt::print("  {} {:<28} {}\n", program, args, what);
+  };
+  constexpr double kLong = 475;
+  if (options.config.stop_value < kLong) line("--preset long", "until 475");
+  if (processes > 1) line("--alone", "one process");
+  line("--parallel-workers 4", "four, roles by number");
+  line("--help", "several hosts, other keys");
+}
+
+void print_end(const std::string& program, const Progress& progress, const Options& options,
+               const RunFolder& folder, int status) {
   if (!progress.evaluations.empty()) {
     std::ofstream(folder.curve()) << curve_svg(
         progress.evaluations, options.config.stop_value,
@@ -168,19 +180,13 @@ void print_end(const Progress& progress, const Options& options, const RunFolder
     fmt::print("\nnot solved: {} env steps are over (max_env_step)\n",
                with_commas(progress.env_step));
   } else {
-    fmt::print("\nstopped after {} env steps; go on with: cartpole_dqn --run-folder {}\n",
-               with_commas(progress.env_step), folder.path);
+    fmt::print("\nstopped after {} env steps; go on with: {} --run-folder {}\n",
+               with_commas(progress.env_step), program, folder.path);
   }
-  fmt::print("  curve        {}\n  checkpoints  {}\n  logs         {}, {}\n", folder.curve(),
-             folder.checkpoints(), folder.log(), folder.output());
-  if (progress.solved) {
-    fmt::print(
-        "try next\n  cartpole_dqn --preset long          until 475\n"
-        "  cartpole_dqn --alone                one process instead of {}\n"
-        "  cartpole_dqn --help                 several hosts, other keys\n"
-        "  tensorboard --logdir {}\n",
-        std::max<std::size_t>(1, progress.nodes.size()), folder.path);
-  }
+  fmt::print(
+      "  curve        {}\n  checkpoints  {}\n  logs         {} (TensorBoard reads the folder)\n",
+      folder.curve(), folder.checkpoints(), folder.log());
+  if (progress.solved) print_next(program, options, progress.nodes.size());
 }
 
 }  // namespace
@@ -225,7 +231,7 @@ int follow(const std::string& program, const Options& options, const RunFolder& 
     fmt::print(stderr, "cartpole_dqn: the run failed, see {}\n", folder.output());
     return *status;
   }
-  print_end(progress, options, folder, *status);
+  print_end(program, progress, options, folder, *status);
   return *status;
 }
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 namespace cartpole {
 
@@ -139,7 +141,7 @@ std::string draw(const Progress& progress, std::string_view title, double stop_v
     return screen.colour ? fmt::format("\x1b[{}m{}\x1b[0m", code, what) : std::string(what);
   };
   constexpr int kMargin = 6;  // the scale
-  constexpr int kOther = 8;   // lines that are not the curve
+  constexpr int kOther = 9;   // lines that are not the curve
   const int columns = std::clamp(screen.columns - kMargin - 2, 20, 100);
   const int rows = std::clamp(screen.rows - kOther, 4, 14);
   const double top = top_of(progress.evaluations, stop_value);
@@ -152,10 +154,18 @@ std::string draw(const Progress& progress, std::string_view title, double stop_v
   };
   const auto y = [&](double value) { return (1 - value / top) * (picture.height() - 1); };
   const auto& all = progress.evaluations;
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    picture.line(x(all[i - 1]), y(all[i - 1].mean), x(all[i]), y(all[i].mean));
+  // One point for each character, the mean of what falls there: a curve, not a thicket.
+  std::optional<std::pair<double, double>> last;
+  for (std::size_t i = 0; i < all.size();) {
+    const int column = static_cast<int>(x(all[i])) / 2;
+    double sum = 0;
+    const std::size_t first = i;
+    while (i < all.size() && static_cast<int>(x(all[i])) / 2 == column) sum += all[i++].mean;
+    const std::pair<double, double> point(2.0 * column, y(sum / static_cast<double>(i - first)));
+    if (!last) last = point;
+    picture.line(last->first, last->second, point.first, point.second);
+    last = point;
   }
-  if (all.size() == 1) picture.dot(static_cast<int>(x(all[0])), static_cast<int>(y(all[0].mean)));
   const int goal_row = std::clamp(static_cast<int>(y(stop_value)) / 4, 0, rows - 1);
 
   std::string out = fmt::format("{}   {}\n\n", paint("1", title), clock(progress.seconds));
@@ -174,8 +184,8 @@ std::string draw(const Progress& progress, std::string_view title, double stop_v
   out += fmt::format("{}return of the last evaluation: {}  (goal {:.0f})\n",
                      std::string(kMargin, ' '), paint("1", best), stop_value);
   out += fmt::format(
-      "\nenv steps {} ({}/s)   updates {} ({}/s)   loss {:.4g}   q {:.3g}   eps {:.2f}"
-      "   weights v{}\n",
+      "\nenv steps {} ({}/s)   updates {} ({}/s)\nloss {:.4g}   q {:.3g}   eps {:.2f}   weights "
+      "v{}\n",
       with_commas(progress.env_step), count_of(progress.env_steps_per_second),
       with_commas(progress.train_iter), count_of(progress.updates_per_second), progress.loss,
       progress.mean_q, progress.eps, progress.version);
