@@ -85,11 +85,11 @@ struct DdpTerminationOptions {
 };
 
 // As termination_checker, for nodes that go in step: rank 0 decides in each iteration, by the event
-// `ddp_termination_checker` (iteration, finish), and the others take over the word for their own
-// iteration, so all of them finish in the same one: the last iteration is also a barrier (event
-// `ddp_termination_ack`, with the rank, and the word once more). Throws TimeoutError when rank 0
-// says nothing, or with the number of ranks that are missing. Without a job it is a
-// termination_checker.
+// `ddp_termination` (number of the call, finish), and the others take over the word for their own
+// iteration, so all of them finish in the same one. The last iteration is also a barrier (event
+// `ddp_termination_ack`, with the rank, and the word once more): rank 0 waits for the others, and
+// warns of those that do not come. Throws TimeoutError in the others when rank 0 says nothing.
+// Without a job it is a termination_checker.
 DIVISI_API Middleware ddp_termination_checker(DdpTerminationOptions options, Task& owner = task);
 
 // When the task finishes, writes `<dir>/result.json` with total_step, train_iter, last_eval_iter,

@@ -113,8 +113,9 @@ struct ModelExchangerOptions {
 // on they wait for one that they have not loaded yet. Who is slow skips models: the newest
 // replaces what was not sent.
 //
-// A receiver asks for the model when it begins and when a peer joins or comes back, and the learner
-// sends it the last one at once, so nobody waits for the next.
+// Who comes later does not wait for the next one: the learner sends its last model at once to a
+// peer that joins or comes back. Every receiver asks when it begins, by `model_exchanger_request`
+// (its node id), and takes the answer, `model_exchanger_latest`, if nothing else has come.
 //
 // Void without a job, and with a warning if `owner` has no role. Call it after add_role. Throws
 // UsageError when the function that the role needs is missing.
@@ -149,9 +150,9 @@ struct PeriodicalOptions {
 };
 
 // As model_exchanger, for a sender and receivers of different pace. Not bound to roles; without a
-// job nothing arrives. The argument of the event is a map: `id`, `model` (the map of parameters),
-// `time` (seconds since the epoch), and `sender`, a text that is new with every start of a sender
-// and which a Python node may leave out.
+// job nothing arrives and nothing is waited for. The argument of the event is a map: `id`, `model`
+// (the map of parameters), `time` (seconds since the epoch), and `sender`, a text that is new with
+// every start of a sender and which a Python node may leave out.
 //
 // A receiver takes a model when its id is higher than that of the last from the same `sender`, or
 // the same and sent later. A new sender replaces the old one for good, whatever its ids are: a

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "divisi/parallel.h"
+#include "runtime/exchange_gate.h"
 #include "runtime/model_sender.h"
 
 #include <utility>
@@ -36,10 +37,6 @@ ModelReceiver::ModelReceiver(Task& owner, Model model, ReceiverOptions options)
       options_(std::move(options)),
       served_(options_.stale_toleration) {}
 
-ModelReceiver::~ModelReceiver() {
-  for (const auto& [event, id] : peer_listeners_) Parallel::instance().off(event, id);
-}
-
 std::shared_ptr<ModelReceiver> ModelReceiver::create(Task& owner, Model model,
                                                      ReceiverOptions options) {
   std::shared_ptr<ModelReceiver> receiver(
@@ -50,36 +47,22 @@ std::shared_ptr<ModelReceiver> ModelReceiver::create(Task& owner, Model model,
 
 void ModelReceiver::listen(const std::shared_ptr<ModelReceiver>& self) {
   const std::weak_ptr<ModelReceiver> weak = self;
-  task_.on(options_.event, [weak](Value argument) {
-    if (const auto receiver = weak.lock()) receiver->put(std::move(argument));
-  });
-  ask(Target::all());
-  Parallel& router = Parallel::instance();
-  if (!router.is_active()) return;
-  // A sender that we are linked with only now has not heard the first question.
-  for (const char* const change : {"peer_joined", "peer_back"}) {
-    peer_listeners_[change] = router.on(change, [weak](int node) {
-      if (const auto receiver = weak.lock()) receiver->ask(Target::to_node(node));
-    });
-  }
+  const auto take = [weak](bool is_answer) {
+    return [weak, is_answer](Value argument) {
+      if (const auto receiver = weak.lock()) receiver->put(std::move(argument), is_answer);
+    };
+  };
+  task_.on(options_.event, take(false));
+  task_.on(answer_of(options_.event), take(true));
+  task_.emit(request_of(options_.event), only_remote, Parallel::instance().node_id());
 }
 
-void ModelReceiver::ask(Target target) {
-  if (!task_.running()) return;
-  const Parallel& router = Parallel::instance();
-  try {
-    task_.emit(request_of(options_.event),
-               EmitOptions{.only_remote = true, .to = std::move(target)}, router.node_id());
-  } catch (const Error& error) {
-    // The peer has gone again, or the task has just stopped; a model comes with the next send.
-    log::debug("could not ask for the model of {}: {}", options_.event, error.what());
-  }
-}
-
-void ModelReceiver::put(Value argument) {
+void ModelReceiver::put(Value argument, bool is_answer) {
   ModelMessage message = options_.parse(std::move(argument));
   if (message.id % options_.period != 0) return;
   const std::lock_guard lock(arrival_.mutex);
+  // The answer to our question is what was sent before it: no news if that came here as well.
+  if (is_answer && order_.any()) return;
   if (!order_.take(message)) return;
   newest_ = std::move(message);
   arrival_.tell();
@@ -103,7 +86,7 @@ void ModelReceiver::serve(const Context& ctx) {
       if (options_.in_use) options_.in_use->serve();
       return;
     }
-    if (ctx.total_step == 0) return;
+    if (ctx.total_step == 0 || !in_job(task_)) return;  // nobody could send one
     const auto woken =
         arrival_.wait(task_, lock, options_.timeout, [this] { return has_usable(); });
     if (woken == Arrival::Woken::kTimeout) {

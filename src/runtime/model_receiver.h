@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -34,6 +33,8 @@ class ModelOrder {
  public:
   // True, and remembered, if the model is news.
   bool take(const ModelMessage& message);
+  // Whether there was one.
+  bool any() const { return any_; }
 
  private:
   bool any_ = false;
@@ -58,7 +59,6 @@ struct ReceiverOptions {
 class ModelReceiver {
  public:
   static std::shared_ptr<ModelReceiver> create(Task& owner, Model model, ReceiverOptions options);
-  ~ModelReceiver();
   ModelReceiver(const ModelReceiver&) = delete;
   ModelReceiver& operator=(const ModelReceiver&) = delete;
 
@@ -68,15 +68,13 @@ class ModelReceiver {
  private:
   ModelReceiver(Task& owner, Model model, ReceiverOptions options);
   void listen(const std::shared_ptr<ModelReceiver>& self);
-  void ask(Target target);
-  void put(Value argument);
+  void put(Value argument, bool is_answer);
   bool has_usable();
 
-  // Constant after construction and listen().
+  // Constant after construction.
   Task& task_;
   const Model model_;
   const ReceiverOptions options_;
-  std::map<std::string, ListenerId> peer_listeners_;  // of the router
 
   // Of the thread that calls serve().
   std::int64_t served_;  // iterations by the model in use

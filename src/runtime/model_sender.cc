@@ -1,6 +1,8 @@
 #include "runtime/model_sender.h"
 
+#include "base/log.h"
 #include "divisi/error.h"
+#include "divisi/parallel.h"
 
 #include <fmt/format.h>
 
@@ -18,6 +20,10 @@ EmitOptions newest_to(Target target) {
 
 std::string request_of(const std::string& event) {
   return event + "_request";
+}
+
+std::string answer_of(const std::string& event) {
+  return event + "_latest";
 }
 
 Value pack_model(const std::map<std::string, Tensor>& model) {
@@ -48,28 +54,47 @@ std::map<std::string, Tensor> unpack_model(const Value& message) {
 
 std::shared_ptr<ModelSender> ModelSender::create(Task& owner, std::string event) {
   std::shared_ptr<ModelSender> sender(new ModelSender(owner, std::move(event)));
-  owner.on(request_of(sender->event_), [weak = std::weak_ptr(sender)](int node) {
-    if (const auto self = weak.lock()) self->answer(node);
-  });
+  sender->listen();
   return sender;
 }
 
-void ModelSender::send(Value message) {
-  {
-    const std::lock_guard lock(mutex_);
-    last_ = message;
-  }
-  task_.emit(event_, newest_to(Target::all()), message);
+ModelSender::~ModelSender() {
+  for (const auto& [event, id] : peer_listeners_) Parallel::instance().off(event, id);
 }
 
-void ModelSender::answer(int node) {
-  Value last;
-  {
-    const std::lock_guard lock(mutex_);
-    last = last_;
+// A peer that joins has no model. One that was begun anew inside its process has none either, but
+// the router sees no difference: it asks.
+void ModelSender::listen() {
+  const auto again = [weak = weak_from_this()](const std::string& event) {
+    return [weak, event](int node) {
+      if (const auto self = weak.lock()) self->send_again(event, node);
+    };
+  };
+  task_.on(request_of(event_), again(answer_of(event_)));
+  Parallel& router = Parallel::instance();
+  if (!router.is_active()) return;
+  for (const char* const change : {"peer_joined", "peer_back"}) {
+    peer_listeners_[change] = router.on(change, again(event_));
   }
-  if (last.is_nil()) return;
-  task_.emit(event_, newest_to(Target::to_node(node)), last);
+}
+
+// Both emit under the mutex, so that an older model never follows a newer one. An emit of the
+// newest alone does not wait for a slow peer.
+void ModelSender::send(Value message) {
+  const std::lock_guard lock(mutex_);
+  last_ = std::move(message);
+  task_.emit(event_, newest_to(Target::all()), last_);
+}
+
+void ModelSender::send_again(const std::string& event, int node) {
+  const std::lock_guard lock(mutex_);
+  if (last_.is_nil() || !task_.running()) return;
+  try {
+    task_.emit(event, newest_to(Target::to_node(node)), last_);
+  } catch (const Error& error) {
+    // It has gone again, or the task has just stopped.
+    log::debug("could not send the model of {} to node {}: {}", event_, node, error.what());
+  }
 }
 
 }  // namespace divisi::runtime

@@ -20,7 +20,8 @@ namespace {
 using runtime::Arrival;
 using runtime::counter_of;
 
-constexpr const char* kWord = "ddp_termination_checker";
+constexpr const char* kName = "ddp_termination_checker";
+constexpr const char* kWord = "ddp_termination";
 constexpr const char* kAck = "ddp_termination_ack";
 
 bool is_over(Context& ctx, const TerminationOptions& limits) {
@@ -32,8 +33,8 @@ bool is_over(Context& ctx, const TerminationOptions& limits) {
 struct Heard {
   Arrival arrival;
   // Guarded by arrival.mutex.
-  std::deque<std::pair<std::int64_t, bool>> words;  // of rank 0: iteration, finish
-  std::set<int> acknowledged;                       // ranks
+  std::deque<bool> words;      // of rank 0, one for each call: finish
+  std::set<int> acknowledged;  // ranks
 };
 
 class DdpChecker {
@@ -47,9 +48,9 @@ class DdpChecker {
         heard->arrival.tell();
       });
     } else {
-      owner.on(kWord, [heard = heard_](std::int64_t iteration, bool finish) {
+      owner.on(kWord, [heard = heard_](std::int64_t, bool finish) {
         const std::lock_guard lock(heard->arrival.mutex);
-        heard->words.emplace_back(iteration, finish);
+        heard->words.push_back(finish);
         heard->arrival.tell();
       });
     }
@@ -65,8 +66,10 @@ class DdpChecker {
 
  private:
   void decide(Context& ctx) {
-    const bool over = is_over(ctx, {options_.max_env_step, options_.max_train_iter});
-    task_.emit(kWord, only_remote, ctx.total_step, over);
+    const bool over =
+        task_.finish() || is_over(ctx, {options_.max_env_step, options_.max_train_iter});
+    const std::int64_t call = calls_++;
+    task_.emit(kWord, only_remote, call, over);
     if (!over) return;
     // The first node that ends tells all others to finish at once: nobody leaves before all are
     // here. They say so, and the same word once more lets them go.
@@ -76,50 +79,45 @@ class DdpChecker {
     const auto woken = heard_->arrival.wait(task_, lock, options_.timeout,
                                             [&] { return heard_->acknowledged.size() >= others; });
     if (woken == Arrival::Woken::kTimeout) {
-      throw TimeoutError(fmt::format(
-          "ddp_termination_checker: {} of {} other ranks did not come to iteration {} within "
-          "{:.0f} s",
-          others - heard_->acknowledged.size(), others, ctx.total_step,
-          std::chrono::duration<double>(options_.timeout).count()));
+      log::warning("{}: {} of {} other ranks did not come to iteration {} within {:.0f} s", kName,
+                   others - heard_->acknowledged.size(), others, ctx.total_step, seconds());
     }
     lock.unlock();
-    task_.emit(kWord, only_remote, ctx.total_step, true);
+    task_.emit(kWord, only_remote, call, true);
     task_.set_finish();
   }
 
   void follow(Context& ctx) {
     std::unique_lock lock(heard_->arrival.mutex);
-    const auto is_here = [&] {
-      while (!heard_->words.empty() && heard_->words.front().first < ctx.total_step) {
-        heard_->words.pop_front();
-      }
-      return !heard_->words.empty();
-    };
-    const auto woken = heard_->arrival.wait(task_, lock, options_.timeout, is_here);
-    if (woken == Arrival::Woken::kTimeout) {
-      throw TimeoutError(
-          fmt::format("ddp_termination_checker: no word of rank 0 for iteration {} within {:.0f} s",
-                      ctx.total_step, std::chrono::duration<double>(options_.timeout).count()));
-    }
-    if (woken != Arrival::Woken::kReady) return;
-    const auto [iteration, over] = heard_->words.front();
-    // A word for a later iteration is not ours yet: rank 0 began before us.
-    if (iteration > ctx.total_step) return;
+    if (!await_word(lock, ctx)) return;
+    const bool over = heard_->words.front();
     heard_->words.pop_front();
     if (!over) return;
     lock.unlock();
     task_.emit(kAck, only_remote, options_.rank);
     lock.lock();
-    if (heard_->arrival.wait(task_, lock, options_.timeout, is_here) == Arrival::Woken::kTimeout) {
-      throw TimeoutError("ddp_termination_checker: rank 0 did not hear of all ranks, or is gone");
-    }
+    await_word(lock, ctx);
     lock.unlock();
     task_.set_finish();
   }
 
+  // False: the task ends without one.
+  bool await_word(std::unique_lock<std::mutex>& lock, const Context& ctx) {
+    const auto woken = heard_->arrival.wait(task_, lock, options_.timeout,
+                                            [this] { return !heard_->words.empty(); });
+    if (woken == Arrival::Woken::kTimeout) {
+      throw TimeoutError(fmt::format("{}: no word of rank 0 for iteration {} within {:.0f} s",
+                                     kName, ctx.total_step, seconds()));
+    }
+    return woken == Arrival::Woken::kReady;
+  }
+
+  double seconds() const { return std::chrono::duration<double>(options_.timeout).count(); }
+
   Task& task_;
   DdpTerminationOptions options_;
   std::shared_ptr<Heard> heard_;
+  std::int64_t calls_ = 0;  // of rank 0
 };
 
 }  // namespace
@@ -133,9 +131,9 @@ Middleware termination_checker(TerminationOptions options, Task& owner) {
 Middleware ddp_termination_checker(DdpTerminationOptions options, Task& owner) {
   if (!runtime::in_job(owner)) {
     return termination_checker({options.max_env_step, options.max_train_iter}, owner)
-        .renamed(kWord);
+        .renamed(kName);
   }
-  return named(kWord, DdpChecker(options, owner));
+  return named(kName, DdpChecker(options, owner));
 }
 
 }  // namespace divisi
