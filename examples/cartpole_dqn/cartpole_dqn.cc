@@ -34,6 +34,7 @@ divisi::ParallelOptions parallel_options(const Options& options) {
     parallel.ports = {options.port};
     parallel.node_ids = {options.node_id};
     parallel.attach_to = options.attach_to;
+    parallel.labels = {options.role};  // how nodes of the Python example find each other
     return parallel;
   }
   parallel.n_parallel_workers = options.parallel_workers > 0

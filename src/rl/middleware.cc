@@ -93,7 +93,7 @@ Middleware evaluator(EvaluatorOptions options) {
     rl.eval_value = mean;
     rl.last_eval_iter = train_iter;
     rl.last_eval_value = mean;
-    task.emit("eval_result", only_remote, train_iter, mean);
+    task.emit("eval_result", only_remote, train_iter, train_iter, mean, rl.env_step);
   });
 }
 
@@ -104,7 +104,8 @@ Middleware evaluation_receiver() {
     std::optional<std::pair<std::int64_t, double>> result;
   };
   const auto latest = std::make_shared<Latest>();
-  task.on("eval_result", [latest](std::int64_t train_iter, double mean) {
+  task.on("eval_result", [latest](std::int64_t train_iter, std::int64_t /*version*/, double mean,
+                                  std::int64_t /*env_step*/) {
     const std::lock_guard lock(latest->mutex);
     // The best of several that came at once: none that solved the task is overlooked.
     if (!latest->result || mean > latest->result->second) latest->result = {train_iter, mean};

@@ -58,7 +58,8 @@ struct EvaluatorOptions {
 };
 
 // Plays without exploration whenever the model is `eval_freq` updates older than at the last time.
-// Sets ctx.eval_value and ctx.last_eval_iter, and emits `eval_result` (train_iter, mean, env_step).
+// Sets ctx.eval_value and ctx.last_eval_iter, and emits `eval_result` (train_iter, version of the
+// weights, mean, env_step as far as known here).
 Middleware evaluator(EvaluatorOptions options);
 
 // Takes over what an evaluator in another process found: ctx.eval_value, ctx.last_eval_iter.
