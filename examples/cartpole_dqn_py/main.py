@@ -227,7 +227,7 @@ def main(arguments=None):
     logging.basicConfig(level=logging.WARNING)
     router = task.router
     roles = roles_here(router)
-    for pattern in ("replay.*", "peer_joined"):  # of an earlier life of this process (auto_recover)
+    for pattern in ("replay.*", "peer_*"):  # of an earlier life of this process (auto_recover)
         router.off(pattern)
     cfg.seed += 1000 * (router.node_id or 0)
     policy = DQN(cfg, cfg.seed)

@@ -11,7 +11,9 @@ The events are the router's; C++ has the same. `total` is the sum of env_steps o
 
 import collections
 import logging
+import math
 import threading
+import time
 
 import numpy as np
 
@@ -118,8 +120,8 @@ class ReplayService:
         self._replay, self._limiter = replay, limiter
         self._total = total
         self._seen = collections.defaultdict(lambda: collections.deque(maxlen=16))  # node -> seq
-        self._held_inserts = collections.deque()  # (node, answer)
-        self._held_samples = collections.deque()  # (node, batch_size, batches, answer)
+        self._held_inserts = collections.deque()  # answers
+        self._held_samples = collections.deque()  # (batch_size, batches, answer)
 
     def serve(self, router):
         """Listens to the events."""
@@ -129,10 +131,9 @@ class ReplayService:
                         lambda total: _tell(router, node, "replay.inserted", seq, total))
 
         def sample(node, request, batch_size, batches):
-            self.sample(node, batch_size, batches, lambda batch, total: _tell(
+            self.sample(batch_size, batches, lambda batch, total: _tell(
                 router, node, "replay.samples", request, batch, total))
 
-        router.on("peer_joined", self.forget)  # first, because it comes before what the peer asks
         router.on("replay.insert", insert)
         router.on("replay.sample", sample)
         router.on("replay.priorities", lambda _index, _priority: None)
@@ -145,29 +146,22 @@ class ReplayService:
                 self._replay.insert(transitions)
                 self._limiter.insert(len(transitions["action"]))
                 self._total += env_steps
-            self._held_inserts.append((node, answer))
+            self._held_inserts.append(answer)
             self._pump()
 
-    def sample(self, node, batch_size, batches, answer):
+    def sample(self, batch_size, batches, answer):
         with self._lock:
-            self._held_samples.append((node, batch_size, batches, answer))
+            self._held_samples.append((batch_size, batches, answer))
             self._pump()
-
-    def forget(self, node):
-        """A new process: what the old one asked for is of no use."""
-        with self._lock:
-            self._seen.pop(node, None)
-            self._held_inserts = collections.deque(one for one in self._held_inserts if one[0] != node)
-            self._held_samples = collections.deque(one for one in self._held_samples if one[0] != node)
 
     def _pump(self):
         while True:
-            if self._held_samples and self._limiter.may_sample(self._held_samples[0][1] * self._held_samples[0][2]):
-                _, batch_size, batches, answer = self._held_samples.popleft()
+            if self._held_samples and self._limiter.may_sample(math.prod(self._held_samples[0][:2])):
+                batch_size, batches, answer = self._held_samples.popleft()
                 self._limiter.sample(batch_size * batches)
                 answer(self._replay.sample(batch_size * batches, needed=1), self._total)
             elif self._held_inserts and self._limiter.may_insert():
-                self._held_inserts.popleft()[1](self._total)
+                self._held_inserts.popleft()(self._total)
             else:
                 return
 
@@ -185,13 +179,19 @@ class _Client:
     def __init__(self, where):
         self._where = where  # the node id of the replay, or None while there is none
         self._waiter = Waiter(task)
-        task.router.on("peer_joined", self._on_joined)
+        for event in ("peer_joined", "peer_back"):  # the latter perhaps as a new process
+            task.router.on(event, self._on_joined)
 
     def _on_joined(self, node):
         with self._waiter.changed:
             if node == self._where():
                 self._again(node)
             self._waiter.wake()
+
+    @staticmethod
+    def _first_number():
+        # No process repeats the numbers of the one whose place it took.
+        return time.time_ns() // 1000
 
     def _node(self):
         """Waits for it; None at the end of the task."""
@@ -207,7 +207,7 @@ class Inserter(_Client):
 
     def __init__(self, where):
         self._unanswered = collections.OrderedDict()  # guarded by the waiter's condition, as the rest
-        self._seq = 0
+        self._seq = self._first_number()
         self.total_env_step = 0
         super().__init__(where)
         task.router.on("replay.inserted", self._on_inserted)
@@ -245,7 +245,7 @@ class Sampler(_Client):
 
     def __init__(self, where, service, batch_size, batches):
         self._service, self._batch_size, self._batches = service, batch_size, batches
-        self._requests = 0
+        self._requests = self._first_number()
         self._asked = set()  # guarded by the waiter's condition, as the next
         self._ready = collections.deque()
         super().__init__(where)
@@ -275,7 +275,7 @@ class Sampler(_Client):
             me = task.router.node_id
             _tell(task.router, node, "replay.sample", me, request, self._batch_size, self._batches)
         else:
-            self._service.sample(None, self._batch_size, self._batches,
+            self._service.sample(self._batch_size, self._batches,
                                  lambda batch, total: self._on_samples(request, batch, total))
 
     def _on_samples(self, request, batch, total):

@@ -26,6 +26,7 @@ class LatestModel:
                 sender._welcome(node_id)
 
         task.router.on("peer_joined", welcome)
+        task.router.on("peer_back", welcome)  # perhaps as a new process
 
     def send(self, payload: Any) -> None:
         """To every peer. The payload is kept: it must not change any more."""
