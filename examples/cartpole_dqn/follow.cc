@@ -141,14 +141,24 @@ class Display {
   Clock::time_point last_line_{};
 };
 
-void print_last_lines(const std::string& path) {
+// Why the run failed: the last line that it printed, after `begin`, sums it up.
+std::string reason(const std::string& path, std::streamoff begin) {
   std::ifstream file(path);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  constexpr std::size_t kLast = 10;
-  for (std::size_t i = lines.size() > kLast ? lines.size() - kLast : 0; i < lines.size(); ++i) {
-    fmt::print(stderr, "{}\n", lines[i]);
+  file.seekg(begin);
+  std::string last = "the run failed";
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) last = line;
   }
+  for (const std::string_view noise :
+       {"cartpole_dqn: ", "divisi::UsageError: ", "divisi::Error: "}) {
+    if (const auto at = last.find(noise); at != std::string::npos) last.erase(at, noise.size());
+  }
+  return last;
+}
+
+std::streamoff size_of(const std::string& path) {
+  std::ifstream file(path, std::ios::ate);
+  return file ? static_cast<std::streamoff>(file.tellg()) : 0;
 }
 
 void print_next(const std::string& program, const Options& options, std::size_t processes) {
@@ -198,6 +208,7 @@ int follow(const std::string& program, const Options& options, const RunFolder& 
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
   const int signal_file = ::signalfd(-1, &signals, SFD_CLOEXEC);
 
+  const std::streamoff output_before = size_of(folder.output());  // of earlier lives
   const pid_t run = start(program, to_arguments(options), folder.output());
   Progress progress;
   Tail tail(folder.log());
@@ -227,8 +238,8 @@ int follow(const std::string& program, const Options& options, const RunFolder& 
   }
   ::close(signal_file);
   if (*status != 0 && ended_by == 0) {
-    print_last_lines(folder.output());
-    fmt::print(stderr, "cartpole_dqn: the run failed, see {}\n", folder.output());
+    fmt::print(stderr, "cartpole_dqn: {} (all output: {})\n",
+               reason(folder.output(), output_before), folder.output());
     return *status;
   }
   print_end(program, progress, options, folder, *status);

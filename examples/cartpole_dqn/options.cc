@@ -71,7 +71,16 @@ void load_config(divisi::rl::DqnConfig& config, const std::string& path) {
 void use_preset(divisi::rl::DqnConfig& config, const std::string& name) {
   if (name == "short") return;
   if (name != "long") refuse(fmt::format("--preset {}: expected short or long", name));
+  // Looks further ahead, trains less on each transition and explores less, so that it gets there.
   config.stop_value = 475;
+  config.discount = 0.99;
+  config.nstep = 5;
+  config.batch_size = 128;
+  config.update_per_collect = 1;
+  config.learning_rate = 0.0005;
+  config.eps_end = 0.05;
+  config.eps_decay = 4000;
+  config.samples_per_insert = 16;
 }
 
 }  // namespace
@@ -101,7 +110,7 @@ options
   --roles LIST              one process for each role of the list: replay, learner, collector, evaluator
   --role ROLE               be one process of a job; the folder of the run must be shared
   --node-id N --address HOST --port PORT --attach-to ADDRESS,...    with --role
-  --preset short|long       stop at 195 (default) or 475
+  --preset short|long       stop at 195 (default) or at 475, with values that learn steadily
   --seed N                  the same as seed=N
   --config FILE             a JSON file of keys
   --run-folder DIR          where everything goes; a run that is there and not over goes on
@@ -176,9 +185,17 @@ Options parse(const std::vector<std::string>& args) {
 }
 
 std::vector<std::string> to_arguments(const Options& options) {
-  std::vector<std::string> args = {"--run-folder", options.run_folder, "--no-display"};
+  std::vector<std::string> args = {"--run-folder", options.run_folder, "--runs", options.runs,
+                                   "--no-display"};
   if (options.mode == Mode::kAlone) args.emplace_back("--alone");
-  if (options.mode == Mode::kNode) args.insert(args.end(), {"--role", options.role});
+  if (options.mode == Mode::kNode) {
+    args.insert(args.end(), {"--role", options.role, "--node-id", std::to_string(options.node_id),
+                             "--address", options.address, "--port", std::to_string(options.port)});
+    if (!options.attach_to.empty()) {
+      args.insert(args.end(),
+                  {"--attach-to", fmt::format("{}", fmt::join(options.attach_to, ","))});
+    }
+  }
   if (options.parallel_workers > 0) {
     args.insert(args.end(), {"--parallel-workers", std::to_string(options.parallel_workers)});
   } else if (options.mode == Mode::kJob) {

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -90,8 +91,11 @@ class Node {
       throw;
     } catch (const divisi::Error& error) {
       if (!learner_) throw;
-      throw divisi::Error(error.code(), fmt::format("{}; the last good checkpoint is {}",
-                                                    error.what(), folder_.latest()));
+      const bool saved = std::filesystem::exists(folder_.latest());
+      throw divisi::Error(error.code(),
+                          fmt::format("{}; {}", error.what(),
+                                      saved ? "the last good checkpoint is " + folder_.latest()
+                                            : "there is no checkpoint yet"));
     }
   }
 
@@ -244,8 +248,9 @@ class Node {
                             .seconds_before = seconds_logged(folder_)}));
     }
     if (replay_) {
-      task.use(rl::periodic_saver("replay", interval, [this] { replay_->save(); }));
+      // In this order: what was inserted until the end is saved.
       if (has_only_replay()) task.use(rl::idler(interval));
+      task.use(rl::periodic_saver("replay", interval, [this] { replay_->save(); }));
     }
   }
 
