@@ -2,6 +2,7 @@
 
 #include "divisi/error.h"
 #include "rl/cartpole.h"
+#include "rl/kernels.h"
 #include "rl/nearest_name.h"
 #include "rl/pendulum.h"
 #include "rl/random.h"
@@ -49,9 +50,7 @@ const EnvStep& VectorEnv::step(std::span<const int> actions) {
   }
   check_count(actions.size());
   const auto count = static_cast<unsigned>(traits_.action_count);
-  unsigned most = 0;
-  for (const int action : actions) most = std::max(most, static_cast<unsigned>(action));
-  if (most >= count) {
+  if (kernels().largest_action(size_, actions.data()) >= count) {
     const auto wrong = std::ranges::find_if(
         actions, [count](int action) { return static_cast<unsigned>(action) >= count; });
     throw UsageError(fmt::format("{}: action {} of environment {} is not in 0 to {}", traits_.name,
@@ -125,11 +124,7 @@ void VectorEnv::observe_row(int i) {
 
 void VectorEnv::end_episodes() {
   const auto n = static_cast<std::size_t>(size_);
-  const std::int32_t limit = traits_.max_episode_steps;
-  for (std::size_t i = 0; i < n; ++i) {
-    steps_[i] += 1;
-    step_.truncated[i] = steps_[i] >= limit ? 1 : 0;
-  }
+  kernels().count_steps(size_, traits_.max_episode_steps, steps_.data(), step_.truncated.data());
   std::memcpy(observations_.data(), step_.next_observations.data(),
               observations_.size() * sizeof(float));
   // Ends are rare: eight environments are looked at together.

@@ -8,6 +8,8 @@ void cartpole(int n, CartPoleColumns state, const int* actions, float* observati
               std::uint8_t* terminated);
 void pendulum(int n, PendulumColumns state, const float* actions, float* observations,
               float* rewards);
+unsigned largest_action(int n, const int* actions);
+void count_steps(int n, std::int32_t limit, std::int32_t* steps, std::uint8_t* truncated);
 
 namespace {
 
@@ -67,8 +69,8 @@ inline double largest(int n, const double* values) {
 constexpr double kQuarter = 0.78;  // below pi/4
 constexpr double kGravity = 9.8;
 constexpr double kMassPole = 0.1;
-constexpr double kTotalMass = 1.0 + kMassPole;
-constexpr double kLength = 0.5;  // half the pole's
+constexpr double kPerMass = 1.0 / (1.0 + kMassPole);  // times, not through: divisions are slow
+constexpr double kLength = 0.5;                       // half the pole's
 constexpr double kPoleMassLength = kMassPole * kLength;
 constexpr double kForce = 10.0;
 constexpr double kTau = 0.02;
@@ -93,12 +95,11 @@ inline void cartpole_step(int n, CartPoleColumns state, const int* __restrict ac
       if (__builtin_fabs(theta) > kQuarter) angle = {__builtin_sin(theta), __builtin_cos(theta)};
     }
     const double force = actions[i] != 0 ? kForce : -kForce;
-    const double temp =
-        (force + kPoleMassLength * (theta_dot * theta_dot) * angle.sin) / kTotalMass;
+    const double temp = (force + kPoleMassLength * (theta_dot * theta_dot) * angle.sin) * kPerMass;
     const double theta_acc =
         (kGravity * angle.sin - angle.cos * temp) /
-        (kLength * (4.0 / 3.0 - kMassPole * (angle.cos * angle.cos) / kTotalMass));
-    const double x_acc = temp - kPoleMassLength * theta_acc * angle.cos / kTotalMass;
+        (kLength * (4.0 / 3.0 - (kMassPole * kPerMass) * (angle.cos * angle.cos)));
+    const double x_acc = temp - (kPoleMassLength * kPerMass) * theta_acc * angle.cos;
     x += kTau * x_dot;
     x_dot += kTau * x_acc;
     theta += kTau * theta_dot;
@@ -182,6 +183,24 @@ void pendulum(int n, PendulumColumns state, const float* actions, float* observa
     pendulum_step<false>(n, state, actions, observations, rewards);
   } else {
     pendulum_step<true>(n, state, actions, observations, rewards);
+  }
+}
+
+unsigned largest_action(int n, const int* actions) {
+  unsigned most = 0;
+  for (int i = 0; i < n; ++i) {
+    const auto action = static_cast<unsigned>(actions[i]);
+    most = action > most ? action : most;
+  }
+  return most;
+}
+
+void count_steps(int n, std::int32_t limit, std::int32_t* __restrict steps,
+                 std::uint8_t* __restrict truncated) {
+  for (int i = 0; i < n; ++i) {
+    const std::int32_t taken = steps[i] + 1;
+    steps[i] = taken;
+    truncated[i] = taken >= limit ? 1 : 0;
   }
 }
 

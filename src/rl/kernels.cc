@@ -306,8 +306,18 @@ void cartpole(int n, CartPoleColumns state, const int* actions, float* observati
               std::uint8_t* terminated);
 void pendulum(int n, PendulumColumns state, const float* actions, float* observations,
               float* rewards);
+unsigned largest_action(int n, const int* actions);
+void count_steps(int n, std::int32_t limit, std::int32_t* steps, std::uint8_t* truncated);
 
-const Kernels table = {kName, gemm,           column_sums, activation_backward,
-                       adam,  sum_of_squares, cartpole,    pendulum};
+const Kernels table = {.name = kName,
+                       .gemm = gemm,
+                       .column_sums = column_sums,
+                       .activation_backward = activation_backward,
+                       .adam = adam,
+                       .sum_of_squares = sum_of_squares,
+                       .cartpole = cartpole,
+                       .pendulum = pendulum,
+                       .largest_action = largest_action,
+                       .count_steps = count_steps};
 
 }  // namespace divisi::rl::DIVISI_KERNELS

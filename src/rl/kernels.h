@@ -63,6 +63,10 @@ struct Kernels {
                    float* rewards, std::uint8_t* terminated);
   void (*pendulum)(int n, PendulumColumns state, const float* actions, float* observations,
                    float* rewards);
+  // The largest action; a negative one is larger than all others.
+  unsigned (*largest_action)(int n, const int* actions);
+  // Counts a step of each environment; truncated[i] = it was the last one.
+  void (*count_steps)(int n, std::int32_t limit, std::int32_t* steps, std::uint8_t* truncated);
 };
 
 // Of the best level; chosen at the first call.
