@@ -21,7 +21,18 @@ THERE = {
     "ding.framework.message_queue.mq": "MQ",
     "ding.framework.message_queue.nng": "NNGMQ",
     "ding.framework.wrapper": "StepTimer",
-    "ding.framework.middleware": "epoch_timer",
+    "ding.framework.middleware": "ContextExchanger ModelExchanger PeriodicalModelExchanger Barrier "
+    "BarrierRuntime CkptSaver termination_checker ddp_termination_checker final_ctx_saver epoch_timer "
+    "StepCollector EpisodeCollector OffPolicyLearner trainer data_pusher offpolicy_data_fetcher "
+    "interaction_evaluator eps_greedy_handler eps_greedy_masker nstep_reward_enhancer online_logger "
+    "priority_calculator",
+    "ding.framework.middleware.distributer": "ContextExchanger ModelExchanger PeriodicalModelExchanger",
+    "ding.framework.middleware.barrier": "Barrier BarrierRuntime",
+    "ding.framework.middleware.ckpt_handler": "CkptSaver",
+    "ding.framework.middleware.collector": "StepCollector EpisodeCollector",
+    "ding.framework.middleware.learner": "OffPolicyLearner",
+    "ding.framework.middleware.functional": "trainer eps_greedy_handler termination_checker",
+    "ding.utils": "DistributedWriter",
     "ding.entry.cli_parsers": "PLATFORM_PARSERS",
     "ding.entry.cli_ditask": "cli_ditask",
 }
@@ -29,11 +40,10 @@ THERE = {
 MISSING = {
     "ding.framework.message_queue": "RedisMQ",
     "ding.framework.message_queue.redis": "RedisMQ",
-    "ding.framework.middleware": "ContextExchanger ModelExchanger PeriodicalModelExchanger Barrier "
-    "BarrierRuntime CkptSaver termination_checker ddp_termination_checker final_ctx_saver",
+    "ding.framework.middleware": "HERLearner PPOFStepCollector gae_estimator multistep_trainer "
+    "wandb_online_logger offline_data_fetcher reward_estimator",
     "ding.data": "Storage FileStorage FileModelStorage StorageLoader FileStorageLoader "
     "ModelLoader FileModelLoader ShmBuffer ShmBufferContainer",
-    "ding.utils": "DistributedWriter",
 }
 
 
@@ -56,14 +66,13 @@ for module, names in {MISSING!r}.items():
             raise AssertionError(f"{{module}}.{{name}}")
 from ding.framework import middleware
 try:
-    from ding.framework.middleware import Barrier
+    from ding.data import FileStorage
 except ImportError as error:
     print(error)
 print(hasattr(middleware, "no_such_name"))
 """
     assert compat(tmp_path, program) == (
-        "divisi has no ding.framework.middleware.Barrier yet; "
-        "of ding.framework.middleware there is: epoch_timer\nFalse\n"
+        "divisi has no ding.data.FileStorage yet; of ding.data there is: nothing\nFalse\n"
     )
 
 
@@ -83,13 +92,53 @@ print("same")
     assert compat(tmp_path, program) == "same\n"
 
 
-def test_ding_init_takes_a_configuration(tmp_path):
+def test_ding_init_makes_the_writer_of_the_experiment(tmp_path):
     program = """
 from types import SimpleNamespace
 from ding.framework import ding_init
-print(ding_init(SimpleNamespace(exp_name="mine")))
+from ding.utils import DistributedWriter
+ding_init(SimpleNamespace(exp_name="mine"))
+DistributedWriter.get_instance().add_scalar("a", 1, 2)
 """
-    assert compat(tmp_path, program) == "None\n"
+    compat(tmp_path, program)
+    (file,) = (tmp_path / "mine").iterdir()
+    assert file.name.startswith("events.out.tfevents.")
+
+
+def test_a_main_with_exchangers_runs_unchanged(tmp_path):
+    program = """
+from ding.framework import task, Parallel, OnlineRLContext
+from ding.framework.middleware import ContextExchanger, ModelExchanger, termination_checker
+
+class Model:
+    value = 0
+    def state_dict(self):
+        return {"value": self.value}
+    def load_state_dict(self, state):
+        self.value = state["value"]
+
+def main():
+    model = Model()
+    with task.start(async_mode=False, ctx=OnlineRLContext()):
+        task.add_role(task.role.LEARNER if task.router.node_id == 0 else task.role.COLLECTOR)
+        task.use(ContextExchanger(skip_n_iter=1))
+        task.use(ModelExchanger(model))
+        def learn(ctx):
+            assert ctx.trajectories == ["seen"]
+            model.value += 1
+            ctx.train_iter += 1
+        def collect(ctx):
+            ctx.trajectories = ["seen"]
+            ctx.env_step += 1
+            if ctx.total_step == 2:
+                print("the model is", model.value > 0)
+        task.use(learn if task.has_role(task.role.LEARNER) else collect)
+        task.run(max_step=3)
+
+if __name__ == "__main__":
+    Parallel.runner(n_parallel_workers=2)(main)
+"""
+    assert compat(tmp_path, program) == "[node 1] the model is True\n"
 
 
 def test_without_the_command_there_is_no_ding(tmp_path):
