@@ -82,6 +82,16 @@ double top_of(const std::vector<Evaluation>& evaluations, double stop_value) {
   return std::max(1.0, 1.05 * top);
 }
 
+// 1, 2 or 5 times a power of ten, so that about `count` of them make up `range`.
+double round_step(double range, int count) {
+  const double raw = range / count;
+  const double power = std::pow(10.0, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= raw) return factor * power;
+  }
+  return 10 * power;
+}
+
 std::string clock(double seconds) {
   const auto whole = static_cast<std::int64_t>(seconds);
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
@@ -219,7 +229,7 @@ std::string curve_svg(const std::vector<Evaluation>& evaluations, double stop_va
   constexpr double kWidth = 720;
   constexpr double kHeight = 360;
   constexpr double kLeft = 56;
-  constexpr double kRight = 16;
+  constexpr double kRight = 28;
   constexpr double kTop = 40;
   constexpr double kBottom = 48;
   const double top = top_of(evaluations, stop_value);
@@ -239,14 +249,17 @@ std::string curve_svg(const std::vector<Evaluation>& evaluations, double stop_va
       "<text x=\"{2}\" y=\"22\" font-size=\"14\">{3}</text>\n",
       kWidth, kHeight, kLeft, title);
   constexpr int kLines = 5;
-  for (int i = 0; i <= kLines; ++i) {
-    const double value = top * i / kLines;
-    const double step = last * i / kLines;
+  const double value_step = round_step(top, kLines);
+  for (double value = 0; value <= top; value += value_step) {
     out += fmt::format(
         "<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#e5e5e5\"/>"
-        "<text x=\"{3:.1f}\" y=\"{4:.1f}\" text-anchor=\"end\" fill=\"#555\">{5:.0f}</text>"
-        "<text x=\"{6:.1f}\" y=\"{7:.1f}\" text-anchor=\"middle\" fill=\"#555\">{8}</text>\n",
-        kLeft, kWidth - kRight, y(value), kLeft - 8, y(value) + 4, value, x(step),
+        "<text x=\"{3:.1f}\" y=\"{4:.1f}\" text-anchor=\"end\" fill=\"#555\">{5:.0f}</text>\n",
+        kLeft, kWidth - kRight, y(value), kLeft - 8, y(value) + 4, value);
+  }
+  const double env_step = std::max(1.0, round_step(last, kLines));
+  for (double step = 0; step <= last; step += env_step) {
+    out += fmt::format(
+        "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"#555\">{}</text>\n", x(step),
         kHeight - kBottom + 18, with_commas(static_cast<std::int64_t>(step)));
   }
   out += fmt::format(
