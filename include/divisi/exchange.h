@@ -88,8 +88,9 @@ class DIVISI_API ModelVersion {
   // How many models this node has loaded, or sent.
   std::int64_t count() const noexcept { return count_.load(); }
 
-  // For the exchangers. `sent`: seconds since the epoch.
+  // For the exchangers. Another model, sent so many seconds since the epoch:
   void begin(std::int64_t id, double sent) noexcept;
+  // One more iteration with the same.
   void serve() noexcept { ++iterations_; }
 
  private:

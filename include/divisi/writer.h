@@ -55,6 +55,7 @@ class DIVISI_API MetricLogger {
 // whole records.
 class DIVISI_API TensorBoardWriter final : public MetricLogger {
  public:
+  // Makes nothing yet.
   explicit TensorBoardWriter(std::string dir);
   ~TensorBoardWriter() override;
 
@@ -79,6 +80,7 @@ class DIVISI_API TensorBoardWriter final : public MetricLogger {
 // "-Infinity". Appends to a file that is there; its folder is made.
 class DIVISI_API JsonLinesLogger final : public MetricLogger {
  public:
+  // Opens the file.
   explicit JsonLinesLogger(std::string path);
   ~JsonLinesLogger() override;
 
@@ -117,6 +119,7 @@ class DIVISI_API ConsoleLogger final : public MetricLogger {
 // after the end of its main, is lost: end the writer's node last, or flush() on the others.
 class DIVISI_API DistributedWriter final : public MetricLogger {
  public:
+  // Makes nothing yet.
   explicit DistributedWriter(std::string dir);
   ~DistributedWriter() override;
 
