@@ -97,6 +97,8 @@ def _jobs(steps):
               run("env_steps_per_s", "alone", never), "one process", "steps/s")
     yield Row("broadcast of the weights, of the learner's time", run("exchanger_s", FIVE), run("wall_s", FIVE),
               "the whole run", "s", BROADCAST_BAR, True)
+    yield Row("broadcast of the weights, CPU time of the learner's thread", run("exchanger_cpu_s", FIVE),
+              run("pipeline_cpu_s", FIVE), "the whole run", "s", None, True)
 
 
 def _growth(collectors, seconds):
