@@ -94,6 +94,7 @@ T parse_number(const Key& key, std::string_view value) {
   if (error != std::errc() || end != value.data() + value.size()) {
     refuse(key, value, std::is_integral_v<T> ? "a whole number" : "a number");
   }
+  if (!std::isfinite(static_cast<double>(number))) refuse(key, value, "a number");
   check_range(key, static_cast<double>(number), value);
   return number;
 }
@@ -188,6 +189,12 @@ void DqnConfig::check() const {
   }
   if (eps_type != "exp" && eps_type != "linear") {
     throw UsageError(fmt::format("policy.other.eps.type={}: expected exp or linear", eps_type));
+  }
+  if (!(learning_rate > 0)) {
+    throw UsageError("policy.learn.learning_rate=0: expected a number above 0, 1 at most");
+  }
+  if (!(discount > 0)) {
+    throw UsageError("policy.discount_factor=0: expected a number above 0, 1 at most");
   }
   if (replay_buffer_size < batch_size) {
     throw UsageError(fmt::format(

@@ -47,7 +47,12 @@ class ReplayServer::State : public std::enable_shared_from_this<ReplayServer::St
     auto saved = load_file<Progress, Buffer>(path_, kKind);
     if (!saved) return;
     auto& [progress, rows] = *saved;
-    buffer_.restore(rows.bytes());
+    try {
+      buffer_.restore(rows.bytes());
+    } catch (const UsageError& error) {
+      throw UsageError(
+          fmt::format("{}: {}; give the same keys, or another folder", path_, error.what()));
+    }
     limiter_.restore(progress.inserted, progress.sampled);
     progress_ = std::move(progress);
   }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
@@ -91,8 +92,11 @@ std::optional<Buffer> read_all(const std::string& path) {
     if (errno == ENOENT) return std::nullopt;
     throw UsageError(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
   }
+  // A folder opens as well, and claims to be endless.
+  if (!std::filesystem::is_regular_file(path)) {
+    throw UsageError(fmt::format("{}: is not a file", path));
+  }
   const std::streamoff size = file.tellg();
-  if (size < 0) throw UsageError(fmt::format("{}: is not a file", path));
   Buffer bytes(static_cast<std::size_t>(size));
   file.seekg(0);
   file.read(reinterpret_cast<char*>(bytes.mutable_data()), size);
