@@ -175,28 +175,31 @@ if __name__ == "__main__":
     assert run_program(program).ok().results == [["ended"], ["ZeroDivisionError", True]]
 
 
-def test_D31_no_increment_is_lost_between_threads(run_program):
+def test_D31_no_increment_is_lost_or_counted_twice(run_program):
     program = MODEL + """
+class Interrupted:
+    \'\'\'An increment, during whose addition another thread merges: it has to wait.\'\'\'
+    def __radd__(self, other):
+        merging.start()
+        merging.join(0.2)
+        return other + 1
+
 def main():
+    global merging
     with task.start(ctx=OnlineRLContext()):
         play(Role.LEARNER)
-        exchanger = ContextExchanger()
-        sys.setswitchinterval(1e-6)
-        threads = [threading.Thread(target=lambda: [exchanger.put({"env_step": 1, "episodes": [0]})
-                                                    for _ in range(2000)]) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        episodes, ctx = 0, task.ctx
-        while ctx.env_step < 8000:
-            ctx.episodes = None
-            exchanger.merge(ctx)
-            episodes += len(ctx.episodes or [])
-        tell(ctx.env_step, episodes)
+        exchanger = ContextExchanger(timeout=0)
+        merging = threading.Thread(target=exchanger.merge, args=(task.ctx,))
+        exchanger.put({"env_step": 5})
+        exchanger.put({"env_step": Interrupted()})
+        merging.join()
+        exchanger.merge(task.ctx)
+        tell(task.ctx.env_step)
 
 if __name__ == "__main__":
     Parallel.runner(n_parallel_workers=1)(main)
 """
-    assert run_program(program).ok().results == [[8000, 8000]]
+    assert run_program(program).ok().results == [[6]]
 
 
 def test_end_indices_of_several_collectors_can_be_shifted(run_program):
@@ -348,6 +351,7 @@ def main():
         inner = exchanger._is_too_old
         exchanger._is_too_old = lambda sent: looks.append(sent) or inner(sent)
         def wait(predicate, timeout):
+            assert not predicate(), "it would not wait but spin"
             waits.append(timeout)
             number, value, sent = messages.pop(0)
             exchanger._keep({"id": number, "model": {"w": np.full(4, value)}, "time": sent})
@@ -362,6 +366,26 @@ if __name__ == "__main__":
     Parallel.runner(n_parallel_workers=1)(main)
 """
     assert run_program(program).ok().results == [[2.0, 6, 2, True]]
+
+
+def test_A103_it_waits_exactly_when_the_model_has_served(run_program):
+    program = MODEL + """
+def main():
+    with task.start(ctx=OnlineRLContext()):
+        exchanger, waited = PeriodicalModelExchanger(Model(), "receive", stale_toleration=3), []
+        def wait(predicate, timeout):
+            waited.append(task.ctx.total_step)
+            exchanger._keep({"id": len(waited), "model": {"w": np.zeros(4)}, "time": time.time()})
+            return True
+        exchanger._waiter.wait = wait
+        task.use(exchanger)
+        task.run(max_step=9)
+        tell(waited)
+
+if __name__ == "__main__":
+    Parallel.runner(n_parallel_workers=1)(main)
+"""
+    assert run_program(program).ok().results == [[[1, 4, 7]]]
 
 
 def test_versions_come_from_the_context_and_a_restarted_sender_is_heard(run_program):
