@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+
 namespace {
 
 void train_node(const std::vector<std::string>& args) {
@@ -74,16 +76,21 @@ int run_program(const std::vector<std::string>& args, const std::string& program
   return display ? cartpole::follow(program, options, folder) : run(options);
 }
 
+// Not fmt::print: that throws when the disk of the log is full.
+void complain(const std::exception& error) {
+  std::fputs(fmt::format("cartpole_dqn: {}\n", error.what()).c_str(), stderr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     return run_program({argv + 1, argv + argc}, argv[0]);
   } catch (const divisi::UsageError& error) {
-    fmt::print(stderr, "cartpole_dqn: {}\n", error.what());
+    complain(error);
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "cartpole_dqn: {}\n", error.what());
+    complain(error);
     return 1;
   }
 }

@@ -141,14 +141,26 @@ class Display {
   Clock::time_point last_line_{};
 };
 
+// What kept a run that failed from saying why.
+std::string why_silent(const std::string& path) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  const bool writable = file >= 0 && ::write(file, "\n", 1) == 1;
+  const int error = errno;
+  if (file >= 0) ::close(file);
+  return writable
+             ? std::string("the run failed without a word")
+             : fmt::format("the run failed: cannot write '{}': {}", path, std::strerror(error));
+}
+
 // Why the run failed: the last line that it printed, after `begin`, sums it up.
 std::string reason(const std::string& path, std::streamoff begin) {
   std::ifstream file(path);
   file.seekg(begin);
-  std::string last = "the run failed";
+  std::string last;
   for (std::string line; std::getline(file, line);) {
     if (!line.empty()) last = line;
   }
+  if (last.empty()) last = why_silent(path);
   for (const std::string_view noise :
        {"cartpole_dqn: ", "divisi::UsageError: ", "divisi::Error: "}) {
     if (const auto at = last.find(noise); at != std::string::npos) last.erase(at, noise.size());
