@@ -167,11 +167,12 @@ def test_a_context_without_counters_is_an_error(task):
 
 def test_all_ranks_finish_in_the_same_iteration(run_program):
     program = """
-from divisi.middleware import ddp_termination_checker
+from divisi.middleware import Barrier, ddp_termination_checker
 def main():
     with task.start(ctx=OnlineRLContext()):
         def train(ctx):
             ctx.train_iter += 1 if me() == 0 else 1000  # only rank 0 counts
+        task.use(Barrier())  # as learners are in step by what they train together
         task.use(train)
         task.use(ddp_termination_checker(max_train_iter=5, rank=me()))
         task.run()
