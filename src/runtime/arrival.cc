@@ -15,7 +15,6 @@ Arrival::Woken Arrival::wait(Task& owner, std::unique_lock<std::mutex>& lock,
   const auto start = Clock::now();
   const bool forever = timeout >= Clock::time_point::max() - start;
   while (!ready()) {
-    if (owner.finish()) return Woken::kEnded;
     const auto left = forever ? kForever : timeout - (Clock::now() - start);
     if (left <= std::chrono::nanoseconds(0)) return Woken::kTimeout;
     const std::stop_source wake;
@@ -28,6 +27,8 @@ Arrival::Woken Arrival::wait(Task& owner, std::unique_lock<std::mutex>& lock,
     lock.lock();
     if (event || wake.stop_requested() || ready()) continue;
     if (!forever && Clock::now() - start >= timeout) return Woken::kTimeout;
+    // Was it the error of a listener, that is thrown here, not what its absence breaks later.
+    owner.emit(kNoEvent, only_local);
     return Woken::kEnded;
   }
   return Woken::kReady;

@@ -31,7 +31,8 @@ class Arrival {
   // Something has changed. With `mutex` held.
   void tell() { wake_.request_stop(); }
 
-  // Until `ready`, which is asked with `mutex` held. One thread at a time.
+  // Until `ready`, which is asked with `mutex` held. One thread at a time. Throws the error of a
+  // listener that the task has stored.
   Woken wait(Task& owner, std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds timeout,
              const std::function<bool()>& ready);
 

@@ -226,6 +226,7 @@ TEST_F(ExchangeTest, WhatIsNoListIsAnErrorThatNamesTheField) {
   const auto running1 = collector_.start(online());
   learner_.add_role(Role::kLearner);
   learner_.use(context_exchanger({}, learner_));
+  learner_.use([](OnlineRLContext& ctx) { ctx.trajectories.get<Value>(); });  // would hide it
   collected(collector_, {{"trajectories", "text"}, {"env_step", 1}});
   EXPECT_THAT([&] { learner_.run(1); },
               ThrowsMessage<PayloadError>(HasSubstr("trajectories is a list, not string")));
