@@ -34,7 +34,6 @@ OWNERS = {
     "boost/json": ["json"],
     "boost/": [],
     "openssl/": ["io"],
-    "Eigen/": ["rl"],
     "zip.h": ["launch", "io"],
     "msgpuck.h": ["event"],
     "spdlog/": ["base"],
