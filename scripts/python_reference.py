@@ -14,7 +14,8 @@ import pdoc
 import pdoc.doc
 import pdoc.render
 
-MODULES = ["divisi", "divisi.launch", "divisi.supervisor", "divisi.ding_mq", "divisi.compat"]
+MODULES = ["divisi", "divisi.middleware", "divisi.writer", "divisi.launch", "divisi.supervisor", "divisi.ding_mq",
+           "divisi.compat"]
 
 
 def stand_in_for_ding():

@@ -44,6 +44,11 @@ examples:
   main.py --labels collector --node-id 2 --port 50517 --attach-to 127.0.0.1:50515,127.0.0.1:50516
   main.py --labels evaluator --node-id 3 --port 50518 --attach-to 127.0.0.1:50515
 
+  with collectors in C++ (build/release/bin/cartpole_dqn), a hundred times as fast:
+  main.py --labels learner --node-id 0 --port 50515
+  cartpole_dqn --role collector --node-id 1 --port 50516 --attach-to tcp://127.0.0.1:50515
+  cartpole_dqn --role evaluator --node-id 2 --port 50517 --attach-to tcp://127.0.0.1:50515
+
   Under ditask the arguments come from CARTPOLE_DQN_ARGS, such as "--seed 3 policy.learn.batch_size=128".
 """
 
@@ -140,6 +145,7 @@ def learner(cfg, policy, report, service):
     def hear(ctx):
         while results:
             train_iter, _version, mean, env_step = results.pop(0)
+            env_step = env_step or ctx.env_step  # an evaluator in C++ does not know it
             ctx.eval_value, ctx.last_eval_value, ctx.last_eval_iter = mean, mean, train_iter
             if report.evaluated(train_iter, mean, env_step):
                 task.finish = True
@@ -257,7 +263,7 @@ def distributed(cfg, policy, report, roles):
     service = None
     if roles & {"learner", "replay"}:
         service = ReplayService(new_replay(cfg), Limiter.of(cfg), policy.env_step)
-        service.serve(task.router)
+        service.serve(task.router, lambda: replay_node(task.router) is None)
     if "learner" in roles:
         learner(cfg, policy, report, service)
     if "evaluator" in roles:

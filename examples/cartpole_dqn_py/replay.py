@@ -2,6 +2,7 @@
 
 The events are the router's; C++ has the same. `total` is the sum of env_steps over all collectors.
 
+    replay -> all         replay.here        (node, a number that is new with every process)
     collector -> replay   replay.insert      (node, seq, transitions, env_steps, episodes, return_sum)
     replay -> collector   replay.inserted    (seq, total), when it may go on
     learner -> replay     replay.sample      (node, request, batch_size, batches)
@@ -123,8 +124,14 @@ class ReplayService:
         self._held_inserts = collections.deque()  # answers
         self._held_samples = collections.deque()  # (batch_size, batches, answer)
 
-    def serve(self, router):
-        """Listens to the events."""
+    def serve(self, router, is_the_replay):
+        """Listens to the events, and tells everybody who comes that the replay is here. `is_the_replay()`:
+        False while another node has it."""
+        life = time.time_ns() // 1000
+
+        def announce(node):
+            if is_the_replay():
+                _tell(router, node, "replay.here", router.node_id, life)
 
         def insert(node, seq, transitions, env_steps, _episodes, _return_sum):
             self.insert(node, seq, transitions, env_steps,
@@ -134,9 +141,13 @@ class ReplayService:
             self.sample(batch_size, batches, lambda batch, total: _tell(
                 router, node, "replay.samples", request, batch, total))
 
+        for event in ("peer_joined", "peer_back"):
+            router.on(event, announce)
         router.on("replay.insert", insert)
         router.on("replay.sample", sample)
         router.on("replay.priorities", lambda _index, _priority: None)
+        for peer in router.peers():
+            announce(peer["node_id"])
 
     def insert(self, node, seq, transitions, env_steps, answer):
         """What a collector repeats, in doubt, is answered and not inserted again."""
