@@ -313,8 +313,12 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("how", [[], ["--alone"], ["--no-display"], ["--parallel-workers", 4]], ids=str)
+@pytest.mark.parametrize("how, moment", [
+    (how, moment)
+    for how in ([], ["--alone"], ["--no-display"], ["--parallel-workers", 4])
+    for moment in MOMENTS
+    if SOAK or not how or moment == "while it trains"
+], ids=str)
 def test_ctrl_c_leaves_nothing_behind(start, how, moment):
     if moment == "with the first worker" and how == ["--alone"]:
         moment = "with the log"
