@@ -74,6 +74,32 @@ def test_separate_processes_with_a_replay_of_its_own_reach_it(tmp_path, free_por
     solved(ended[0][0])
 
 
+@pytest.mark.parametrize("replay", ["in the learner", "in C++"])
+def test_a_python_learner_learns_from_collectors_in_cpp(tmp_path, free_ports, replay):
+    ports = free_ports(5)
+    at = [f"127.0.0.1:{port}" for port in ports]
+    program = Path(os.environ["DIVISI_BUILD"]) / "bin" / "cartpole_dqn"
+
+    def in_cpp(node, role, *attach):
+        more = ["--attach-to", ",".join(f"tcp://{address}" for address in attach)] if attach else []
+        return subprocess.Popen(
+            [program, "--run-folder", "cpp", "--role", role, "--node-id", str(node), "--port", str(ports[node]), *more],
+            cwd=tmp_path, text=True, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+
+    # The node with the replay is dialled by all others.
+    separate = replay == "in C++"
+    first = [in_cpp(4, "replay")] if separate else []
+    attach = ["--attach-to", at[4]] if separate else []
+    learner = start(tmp_path, "--labels", "learner", "--node-id", 0, "--port", ports[0], *attach)
+    to_all = [at[0], at[4]] if separate else [at[0]]
+    processes = [learner, *first, in_cpp(1, "collector", *to_all), in_cpp(2, "collector", *to_all),
+                 in_cpp(3, "evaluator", at[0])]
+    ended = [process.communicate(timeout=DEADLINE_S) for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), ended
+    solved(ended[0][0])
+
+
 def test_its_help_has_examples(tmp_path):
     out, _ = run(tmp_path, "--help")
     assert "main.py --parallel-workers 4" in out and "policy.learn.batch_size=128" in out
