@@ -87,12 +87,14 @@ def _jobs(steps):
         return _probe(field, "run", "bench/bench_dqn", SEED, roles, ENDLESS, f"max_env_step={steps}", *keys)
 
     never = "policy.eval.evaluator.eval_freq=1000000"
-    yield Row("DQN in five processes: env steps a second", run("env_steps_per_s", FIVE), run("env_steps_per_s", "alone"),
-              "one process", "steps/s", JOB_BAR)
+    yield Row("DQN in five processes: env steps a second", run("env_steps_per_s", FIVE),
+              run("env_steps_per_s", "alone"), "one process", "steps/s", JOB_BAR)
     yield Row("DQN in five processes: updates a second", run("updates_per_s", FIVE), run("updates_per_s", "alone"),
               "one process", "updates/s")
-    yield Row("DQN in five processes: evaluations", run("evaluations", FIVE), run("evaluations", "alone"), "one process",
-              "evaluations")
+    yield Row("DQN in five processes: evaluations", run("evaluations", FIVE), run("evaluations", "alone"),
+              "one process", "evaluations")
+    yield Row("DQN in five processes: CPU time of all", run("cpu_s", FIVE), run("cpu_s", "alone"), "one process", "s",
+              None, True)
     yield Row("DQN in five processes, no evaluations: env steps a second", run("env_steps_per_s", FIVE, never),
               run("env_steps_per_s", "alone", never), "one process", "steps/s")
     yield Row("broadcast of the weights, of the learner's time", run("exchanger_s", FIVE), run("wall_s", FIVE),
