@@ -31,7 +31,7 @@ GROWTH = "env steps, collectors: {}, {}"
 
 SEED = "{seed}"  # of a command: the number of the repeat
 # Fewer repeats for what takes long; others as often as asked.
-MOST_REPEATS = {"env": 3, "workers": 3, "rate": 1}
+MOST_REPEATS = {"env": 3, "workers": 3, "rate": 3}
 MOST_ENDLESS = 3
 MOST_LONG = 3
 ENDLESS = "env.stop_value=1e9"  # a return that is never reached
