@@ -144,7 +144,7 @@ class Player:
 
 
 def check_blas():
-    """Debian's torch takes any BLAS; with the reference one it is five times slower, which would be no peer."""
+    """Debian's torch takes any BLAS; with the reference one it takes about four times as long: no peer."""
     if "openblas" not in Path("/proc/self/maps").read_text():
         sys.exit("torch has no OpenBLAS: install libopenblas0-pthread (scripts/setup bench)")
 
