@@ -39,6 +39,12 @@ divisi::ParallelOptions parallel_options(const Options& options) {
     parallel.labels = {options.role};  // how nodes of the Python example find each other
     return parallel;
   }
+  if (options.mode == Mode::kAlone) {
+    // A job of one, so that a signal ends it as it ends any other.
+    parallel.n_parallel_workers = 1;
+    parallel.topology = "alone";
+    return parallel;
+  }
   parallel.n_parallel_workers = options.parallel_workers > 0
                                     ? options.parallel_workers
                                     : static_cast<int>(options.roles.size());
@@ -48,13 +54,20 @@ divisi::ParallelOptions parallel_options(const Options& options) {
   return parallel;
 }
 
+// Not fmt::print: that throws when the disk of the log is full.
+void complain(const std::exception& error) {
+  std::fputs(fmt::format("cartpole_dqn: {}\n", error.what()).c_str(), stderr);
+}
+
 int run(const Options& options) {
   const auto args = cartpole::to_arguments(options);
-  if (options.mode == Mode::kAlone) {
-    cartpole::train(args);
-    return 0;
+  try {
+    divisi::Parallel::runner(parallel_options(options))(train_node, args);
+  } catch (const divisi::WorkerError& error) {
+    complain(error);
+    return error.exit_code();
   }
-  return divisi::Parallel::runner(parallel_options(options)).run(train_node, args);
+  return 0;
 }
 
 int run_program(const std::vector<std::string>& args, const std::string& program) {
@@ -71,14 +84,10 @@ int run_program(const std::vector<std::string>& args, const std::string& program
                           ? cartpole::new_run_folder(options.runs, options.config.exp_name)
                           : cartpole::open_run_folder(options.run_folder, options.resume);
   options.run_folder = folder.path;
+  if (options.mode != Mode::kNode) cartpole::remove_leftovers(folder);  // nobody else is here yet
   // A node of a job is one of many: it shows nothing, the launcher of the others does.
   const bool display = options.display && options.mode != Mode::kNode;
   return display ? cartpole::follow(program, options, folder) : run(options);
-}
-
-// Not fmt::print: that throws when the disk of the log is full.
-void complain(const std::exception& error) {
-  std::fputs(fmt::format("cartpole_dqn: {}\n", error.what()).c_str(), stderr);
 }
 
 }  // namespace

@@ -53,4 +53,13 @@ RunFolder open_run_folder(const std::string& path, bool resume) {
   return folder;
 }
 
+void remove_leftovers(const RunFolder& folder) {
+  for (const std::string& place : {folder.path, folder.checkpoints()}) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(place, error)) {
+      if (entry.path().filename().string().starts_with(".tmp.")) fs::remove(entry.path(), error);
+    }
+  }
+}
+
 }  // namespace cartpole

@@ -32,4 +32,7 @@ RunFolder new_run_folder(const std::string& runs, const std::string& name);
 // The given one, made if need be. Throws UsageError for one whose run is over, unless `resume`.
 RunFolder open_run_folder(const std::string& path, bool resume);
 
+// Files that a killed process had not finished. Only while no process of the run lives.
+void remove_leftovers(const RunFolder& folder);
+
 }  // namespace cartpole

@@ -41,7 +41,7 @@ Roles roles_by_node_id(int node, int nodes) {
 
 // None: all roles, in one process.
 Roles roles_of(const Options& options, const divisi::Parallel& router) {
-  if (!router.is_active()) return {};
+  if (!router.is_active() || options.mode == Mode::kAlone) return {};
   if (!options.role.empty()) return {options.role};
   Roles labelled;
   for (const char* const role : {"replay", "learner", "collector", "evaluator"}) {
@@ -65,7 +65,9 @@ rl::NetworkShape shape_of(const rl::DqnConfig& config, const rl::VectorEnv& env)
 // One process of the run. Its members are what the middleware refer to.
 class Node {
  public:
-  explicit Node(const Options& options)
+  // `sink` and `source`: where the replay is in another process.
+  Node(const Options& options, std::shared_ptr<rl::ReplaySink> sink,
+       std::shared_ptr<rl::ReplaySource> source)
       : options_(options),
         config_(options.config),
         folder_{options.run_folder.empty() ? open_run_folder(config_.exp_name, options.resume).path
@@ -77,8 +79,10 @@ class Node {
         env_(rl::make_env(config_.env_name, has("collector") ? config_.collector_env_num : 1,
                           own_seed_)),
         shape_(shape_of(config_, *env_)),
-        observation_size_(env_->observation_size()) {
-    make_replay();
+        observation_size_(env_->observation_size()),
+        sink_(std::move(sink)),
+        source_(std::move(source)) {
+    if (has("replay")) make_replay();
     if (has("learner")) make_learner();
     if (has("collector") || has("evaluator")) make_players();
   }
@@ -108,38 +112,22 @@ class Node {
     const rl::GiveUp give_up = alone_
                                    ? rl::GiveUp([] { return true; })  // nobody else would fill it
                                    : rl::GiveUp([] { return task.finish(); });
-    if (has("replay")) {
-      const double per_insert = alone_ ? 0 : config_.samples_per_insert;  // alone they take turns
-      rl::ReplayServerOptions replay{
-          .buffer = {.capacity = config_.replay_buffer_size,
-                     .observation_size = observation_size_,
-                     .action_count = shape_.action_count,
-                     .prioritised = config_.priority},
-          .limit = {.samples_per_insert = per_insert,
-                    .min_size = config_.batch_size,
-                    .tolerance = 2 * per_insert * config_.n_sample_remote},
-          .seed = own_seed_,
-          .checkpoint = folder_.replay()};
-      replay_ = std::make_unique<rl::ReplayServer>(replay);
-      if (router_.is_active()) replay_->serve(router_);
-      auto local =
-          std::make_shared<rl::LocalReplay>(*replay_, batches() * config_.batch_size, give_up);
-      sink_ = local;
-      source_ = local;
-      return;
-    }
-    if (has("collector")) {
-      sink_ = std::make_shared<rl::RemoteSink>(router_, observation_size_, give_up);
-    }
-    if (has("learner")) {
-      source_ =
-          std::make_shared<rl::RemoteSource>(router_,
-                                             rl::SampleShape{.batch_size = config_.batch_size,
-                                                             .batches = batches(),
-                                                             .observation_size = observation_size_,
-                                                             .action_count = shape_.action_count},
-                                             give_up);
-    }
+    const double per_insert = alone_ ? 0 : config_.samples_per_insert;  // alone they take turns
+    replay_ = std::make_unique<rl::ReplayServer>(
+        rl::ReplayServerOptions{.buffer = {.capacity = config_.replay_buffer_size,
+                                           .observation_size = observation_size_,
+                                           .action_count = shape_.action_count,
+                                           .prioritised = config_.priority},
+                                .limit = {.samples_per_insert = per_insert,
+                                          .min_size = config_.batch_size,
+                                          .tolerance = 2 * per_insert * config_.n_sample_remote},
+                                .seed = own_seed_,
+                                .checkpoint = folder_.replay()});
+    if (router_.is_active()) replay_->serve(router_);
+    const auto local =
+        std::make_shared<rl::LocalReplay>(*replay_, batches() * config_.batch_size, give_up);
+    sink_ = local;
+    source_ = local;
   }
 
   void make_learner() {
@@ -266,8 +254,8 @@ class Node {
   const int observation_size_;
 
   std::unique_ptr<rl::ReplayServer> replay_;
-  std::shared_ptr<rl::ReplaySink> sink_;
-  std::shared_ptr<rl::ReplaySource> source_;
+  std::shared_ptr<rl::ReplaySink> sink_;      // of a collector
+  std::shared_ptr<rl::ReplaySource> source_;  // of a learner
   std::unique_ptr<rl::DqnLearner> learner_;
   std::unique_ptr<rl::QNetwork> received_;  // the learner's weights, where it is elsewhere
   std::unique_ptr<rl::Collector> player_;
@@ -279,9 +267,31 @@ class Node {
 
 void train(const std::vector<std::string>& args) {
   const Options options = parse(args);
+  auto& router = task.router();
+  const Roles roles = roles_of(options, router);
+  const auto env = rl::make_env(options.config.env_name, 1, 0);
+  const auto give_up = [] { return task.finish(); };
+
+  std::shared_ptr<rl::RemoteSink> sink;
+  std::shared_ptr<rl::RemoteSource> source;
+  if (roles.contains("collector") && !roles.contains("replay")) {
+    sink = std::make_shared<rl::RemoteSink>(router, env->observation_size(), give_up);
+    sink->greet();
+  }
+  if (roles.contains("learner") && !roles.contains("replay")) {
+    source = std::make_shared<rl::RemoteSource>(
+        router,
+        rl::SampleShape{.batch_size = options.config.batch_size,
+                        .batches = kBatchesOfAnAnswer,
+                        .observation_size = env->observation_size(),
+                        .action_count = env->action_count()},
+        give_up);
+    source->greet();
+  }
+
   const auto running = task.start({.ctx = std::make_shared<divisi::OnlineRLContext>()});
-  for (const auto& role : roles_of(options, task.router())) task.add_role(role);
-  Node(options).run();
+  for (const auto& role : roles) task.add_role(role);
+  Node(options, sink, source).run();
 }
 
 }  // namespace cartpole

@@ -3,6 +3,8 @@
 The events are the router's; C++ has the same. `total` is the sum of env_steps over all collectors.
 
     replay -> all         replay.here        (node, a number that is new with every process)
+    collector -> replay   replay.hello       (node, protocol, size of an observation): C++ asks first
+    replay -> collector   replay.welcome     ()
     collector -> replay   replay.insert      (node, seq, transitions, env_steps, episodes, return_sum)
     replay -> collector   replay.inserted    (seq, total), when it may go on
     learner -> replay     replay.sample      (node, request, batch_size, batches)
@@ -29,6 +31,9 @@ FIELDS = {
     "discount": np.float32,
 }
 """Of a batch of transitions, with their types."""
+
+PROTOCOL = 1
+"""Of the events; C++ has the same."""
 
 _log = logging.getLogger("cartpole")
 
@@ -141,8 +146,16 @@ class ReplayService:
             self.sample(batch_size, batches, lambda batch, total: _tell(
                 router, node, "replay.samples", request, batch, total))
 
+        def hello(node, protocol, size):
+            if protocol == PROTOCOL:
+                _tell(router, node, "replay.welcome")
+            else:
+                _tell(router, node, "replay.refused",
+                      f"node {node} speaks version {protocol} of the replay's events, this replay version {PROTOCOL}")
+
         for event in ("peer_joined", "peer_back"):
             router.on(event, announce)
+        router.on("replay.hello", hello)
         router.on("replay.insert", insert)
         router.on("replay.sample", sample)
         router.on("replay.priorities", lambda _index, _priority: None)

@@ -115,12 +115,17 @@ DqnLearner::Result DqnLearner::update(const TransitionBatch& batch) {
   }
 
   online_.backward(batch.observations, batch.size, q_, gradient_);
+  const float squares = kernels().sum_of_squares(gradient_.size(), gradient_.data());
+  if (!std::isfinite(squares)) {
+    throw Error(Code::kInternal,
+                fmt::format("loss is {} and its gradient is not finite at train_iter {}", loss,
+                            train_iter_));
+  }
   adam_.step(online_.parameters(), gradient_);
   ++train_iter_;
   if (train_iter_ % options_.target_update_freq == 0) {
     std::ranges::copy(online_.parameters(), target_.parameters().begin());
   }
-  const float squares = kernels().sum_of_squares(gradient_.size(), gradient_.data());
   return {loss, sum_q / static_cast<double>(rows), std::sqrt(static_cast<double>(squares)),
           td_errors_};
 }

@@ -42,7 +42,8 @@ class DqnLearner {
   DqnLearner(DqnOptions options, std::uint64_t seed);
 
   // One step of Adam. Throws UsageError for a batch whose vectors do not fit its size, and Error
-  // ("loss is nan at train_iter 123") when the loss is no number; the weights are then as before.
+  // ("loss is nan at train_iter 123") when the loss or the gradient is no number; the weights are
+  // then as before.
   Result update(const TransitionBatch& batch);
 
   QNetwork& network() noexcept { return online_; }

@@ -29,8 +29,37 @@ std::int64_t first_number() {
 // their owner is gone.
 class Connection {
  public:
-  Connection(Parallel& its_router, GiveUp give_up)
-      : router(its_router), give_up_(std::move(give_up)) {}
+  Connection(Parallel& its_router, int observation_size, GiveUp give_up)
+      : router(its_router), observation_size_(observation_size), give_up_(std::move(give_up)) {}
+  virtual ~Connection() = default;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  static void listen(const std::shared_ptr<Connection>& self, Listeners& listeners) {
+    listeners.on("replay.here", [self](int node, std::int64_t life) { self->on_here(node, life); });
+    listeners.on("replay.welcome", [self] {
+      std::unique_lock lock(self->mutex);
+      self->welcome = true;
+      self->go_on(lock);
+      self->changed.notify_all();
+    });
+    listeners.on("replay.refused", [self](std::string why) {
+      const std::lock_guard lock(self->mutex);
+      self->refused = std::move(why);
+      self->changed.notify_all();
+    });
+  }
+
+  void greet(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex);
+    const bool answered =
+        changed.wait_for(lock, timeout, [&] { return welcome || !refused.empty(); });
+    if (!refused.empty()) throw UsageError(refused);
+    if (answered) return;
+    throw TimeoutError("no replay has announced itself in " +
+                       std::to_string(timeout.count() / 1000) +
+                       " s: is there a node with the role replay, and is this one linked to it?");
+  }
 
   // Under the mutex. True once it holds; false: give up. Throws what the replay refused us for.
   template <class Condition>
@@ -42,14 +71,6 @@ class Connection {
       if (enough) return false;
     }
     if (!refused.empty()) throw UsageError(refused);
-    return true;
-  }
-
-  // A replay that we do not know, or its successor. False: the one we know.
-  bool found(int at, std::int64_t its_life) {
-    if (node == at && life == its_life) return false;
-    node = at;
-    life = its_life;
     return true;
   }
 
@@ -66,12 +87,29 @@ class Connection {
   std::mutex mutex;
   std::condition_variable changed;
   // All below: guarded by mutex.
-  int node = -1;  // of the replay; -1: not known yet
-  std::int64_t life = 0;
+  int node = -1;         // of the replay; -1: not known yet
+  bool welcome = false;  // it has said so
   std::string refused;
 
  private:
+  // The replay that `node` names takes us: what its predecessor has not answered is sent again.
+  // Under the mutex, which may be released meanwhile.
+  virtual void go_on(std::unique_lock<std::mutex>& lock) = 0;
+
+  void on_here(int at, std::int64_t life) {
+    {
+      const std::lock_guard lock(mutex);
+      if (node == at && life_ == life) return;  // told again because a link was
+      node = at;
+      life_ = life;
+      welcome = false;
+    }
+    send(at, "replay.hello", router.node_id(), kReplayProtocol, observation_size_);
+  }
+
+  const int observation_size_;
   const GiveUp give_up_;
+  std::int64_t life_ = 0;  // guarded by mutex
 };
 
 }  // namespace
@@ -97,13 +135,12 @@ std::int64_t LocalReplay::env_step() const {
 
 // --- collectors ---
 
-class RemoteSink::State : public Connection {
+class RemoteSink::State final : public Connection {
  public:
-  State(Parallel& its_router, int observation_size, GiveUp give_up)
-      : Connection(its_router, std::move(give_up)), observation_size_(observation_size) {}
+  using Connection::Connection;
 
   static void listen(const std::shared_ptr<State>& self, Listeners& listeners) {
-    listeners.on("replay.here", [self](int node, std::int64_t life) { self->on_here(node, life); });
+    Connection::listen(self, listeners);
     listeners.on("replay.inserted", [self](std::int64_t number, std::int64_t env_step) {
       const std::lock_guard lock(self->mutex);
       // Answers come in the order of the inserts.
@@ -113,16 +150,11 @@ class RemoteSink::State : public Connection {
       self->env_step_ = std::max(self->env_step_.load(), env_step);
       self->changed.notify_all();
     });
-    listeners.on("replay.refused", [self](std::string why) {
-      const std::lock_guard lock(self->mutex);
-      self->refused = std::move(why);
-      self->changed.notify_all();
-    });
   }
 
   bool push(const Transitions& transitions, const Collected& collected) {
     std::unique_lock lock(mutex);
-    if (!wait(lock, [&] { return node >= 0 && unanswered_.size() < kUnderWay; })) return false;
+    if (!wait(lock, [&] { return welcome && unanswered_.size() < kUnderWay; })) return false;
     unanswered_.push_back({++number_, transitions, collected});
     const Insert insert = unanswered_.back();
     const int to = node;
@@ -140,15 +172,12 @@ class RemoteSink::State : public Connection {
     Collected collected;
   };
 
-  void on_here(int at, std::int64_t its_life) {
-    std::unique_lock lock(mutex);
-    if (!found(at, its_life)) return;
+  void go_on(std::unique_lock<std::mutex>& lock) override {
     const std::deque<Insert> again = unanswered_;
+    const int to = node;
     lock.unlock();
-    send(at, "replay.hello", router.node_id(), kReplayProtocol, observation_size_);
-    for (const Insert& insert : again) send_insert(at, insert);
+    for (const Insert& insert : again) send_insert(to, insert);
     lock.lock();
-    changed.notify_all();
   }
 
   void send_insert(int to, const Insert& insert) {
@@ -156,7 +185,6 @@ class RemoteSink::State : public Connection {
          insert.collected.env_steps, insert.collected.episodes, insert.collected.return_sum);
   }
 
-  const int observation_size_;
   std::atomic<std::int64_t> env_step_{0};
   // Guarded by mutex.
   std::int64_t number_ = first_number();
@@ -171,6 +199,10 @@ RemoteSink::RemoteSink(Parallel& router, int observation_size, GiveUp give_up)
 
 RemoteSink::~RemoteSink() = default;
 
+void RemoteSink::greet(std::chrono::milliseconds timeout) {
+  state_->greet(timeout);
+}
+
 bool RemoteSink::push(const Transitions& transitions, const Collected& collected) {
   return state_->push(transitions, collected);
 }
@@ -181,13 +213,13 @@ std::int64_t RemoteSink::env_step() const {
 
 // --- learners ---
 
-class RemoteSource::State : public Connection {
+class RemoteSource::State final : public Connection {
  public:
   State(Parallel& its_router, SampleShape shape, GiveUp give_up)
-      : Connection(its_router, std::move(give_up)), shape_(shape) {}
+      : Connection(its_router, shape.observation_size, std::move(give_up)), shape_(shape) {}
 
   static void listen(const std::shared_ptr<State>& self, Listeners& listeners) {
-    listeners.on("replay.here", [self](int node, std::int64_t life) { self->on_here(node, life); });
+    Connection::listen(self, listeners);
     listeners.on("replay.samples", [self](std::int64_t number, Samples samples, std::int64_t step) {
       const std::lock_guard lock(self->mutex);
       // Of a request that an earlier life of this node made: not ours.
@@ -197,21 +229,16 @@ class RemoteSource::State : public Connection {
       self->ready_.push_back(std::move(samples));
       self->changed.notify_all();
     });
-    listeners.on("replay.refused", [self](std::string why) {
-      const std::lock_guard lock(self->mutex);
-      self->refused = std::move(why);
-      self->changed.notify_all();
-    });
   }
 
   std::optional<Samples> next() {
     std::unique_lock lock(mutex);
-    if (!wait(lock, [&] { return node >= 0; })) return std::nullopt;
+    if (!wait(lock, [&] { return welcome; })) return std::nullopt;
     request_more(lock);
     if (!wait(lock, [&] { return !ready_.empty(); })) return std::nullopt;
     Samples samples = std::move(ready_.front());
     ready_.pop_front();
-    request_more(lock);
+    if (welcome) request_more(lock);
     lock.unlock();
     checked_rows(samples, shape_.observation_size, shape_.action_count);
     return samples;
@@ -228,13 +255,9 @@ class RemoteSource::State : public Connection {
   std::int64_t env_step() const { return env_step_; }
 
  private:
-  void on_here(int at, std::int64_t its_life) {
-    std::unique_lock lock(mutex);
-    if (!found(at, its_life)) return;
-    // What its predecessor was asked for is asked for again.
-    answered_ = number_;
+  void go_on(std::unique_lock<std::mutex>& lock) override {
+    answered_ = number_;  // what its predecessor was asked for is asked for again
     request_more(lock);
-    changed.notify_all();
   }
 
   // Under the mutex, which is released while sending.
@@ -265,6 +288,10 @@ RemoteSource::RemoteSource(Parallel& router, SampleShape shape, GiveUp give_up)
 }
 
 RemoteSource::~RemoteSource() = default;
+
+void RemoteSource::greet(std::chrono::milliseconds timeout) {
+  state_->greet(timeout);
+}
 
 std::optional<Samples> RemoteSource::next() {
   return state_->next();

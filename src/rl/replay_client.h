@@ -7,6 +7,7 @@
 #include "rl/replay_server.h"
 #include "rl/replay_wire.h"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -56,12 +57,18 @@ class LocalReplay final : public ReplaySink, public ReplaySource {
   const GiveUp give_up_;
 };
 
+// What both remote ends do first: greet the replay once it has announced itself. Call it before the
+// task is started, so that a node that does not fit ends alone and not with the whole job. Throws
+// UsageError when the replay refuses this node, TimeoutError when none is found.
+inline constexpr auto kReplaySoon = std::chrono::seconds(60);
+
 // Keeps up to two inserts unanswered. When the replay comes back as another process, what it had
 // not answered is sent again.
 class RemoteSink final : public ReplaySink {
  public:
   RemoteSink(Parallel& router, int observation_size, GiveUp give_up);
   ~RemoteSink() override;
+  void greet(std::chrono::milliseconds timeout = kReplaySoon);
   // Throws UsageError when the replay refuses this node.
   bool push(const Transitions& transitions, const Collected& collected) override;
   std::int64_t env_step() const override;
@@ -84,6 +91,7 @@ class RemoteSource final : public ReplaySource {
  public:
   RemoteSource(Parallel& router, SampleShape shape, GiveUp give_up);
   ~RemoteSource() override;
+  void greet(std::chrono::milliseconds timeout = kReplaySoon);
   // Throws UsageError for rows that do not fit, or when the replay refuses this node.
   std::optional<Samples> next() override;
   void update_priorities(const Samples& samples, std::span<const float> errors) override;

@@ -78,9 +78,8 @@ class ReplayServer::State : public std::enable_shared_from_this<ReplayServer::St
     for (const char* const change : {"peer_joined", "peer_back"}) {
       listeners.on(change, [self](int node) { self->announce(Target::to_node(node)); });
     }
-    for (const char* const change : {"peer_lost", "peer_left"}) {
-      listeners.on(change, [self](int node) { self->forget(node); });
-    }
+    // Not of one that is lost: it may come back, and waits for its answers.
+    listeners.on("peer_left", [self](int node) { self->forget(node); });
     announce(Target::all());
   }
 
@@ -184,6 +183,8 @@ class ReplayServer::State : public std::enable_shared_from_this<ReplayServer::St
            fmt::format("node {} has observations of {} numbers, this replay holds {}: do both have "
                        "the same env.name?",
                        node, observation_size, buffer_.options().observation_size));
+    } else {
+      send(node, "replay.welcome");
     }
   }
 

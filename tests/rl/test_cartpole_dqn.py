@@ -548,12 +548,14 @@ from divisi import Parallel, task
 
 def main():
     with task.start():
-        router, heard = task.router, threading.Event()
-        router.on("replay.sample", lambda *request: heard.set())
-        while not heard.wait(0.02):  # until the learner listens
-            router.emit("replay.here", 0, 1)
-        router.emit("replay.refused", WORDS)
-        task.wait_for("never", timeout=60, wake_on_finish=True)
+        router, gone = task.router, threading.Event()
+        router.on("replay.hello", lambda node, *_: router.emit("replay.refused", WORDS, to=node))
+        for event in ("peer_left", "peer_lost"):
+            router.on(event, lambda node: gone.set())
+        router.on("peer_joined", lambda node: router.emit("replay.here", 0, 1, to=node))
+        for peer in router.peers():
+            router.emit("replay.here", 0, 1, to=peer["node_id"])
+        assert gone.wait(60)
 
 if __name__ == "__main__":
     Parallel.runner(n_parallel_workers=1, topology="alone", protocol="tcp", address="127.0.0.1",
@@ -582,11 +584,14 @@ def test_a_replay_refuses_a_collector_that_does_not_fit(start, tmp_path, protoco
     assert replay.end()[0] == 0, replay
 
 
-def test_a_learner_that_is_refused_says_why_and_ends(start, tmp_path):
+@pytest.mark.parametrize("role", ["learner", "collector"])
+def test_a_node_that_is_refused_says_why_and_ends_alone(start, tmp_path, role):
     ports = free_ports(2)
     words = "node 1 speaks version 1 of the replay's events, this replay version 2: build both anew"
-    start_python(start, tmp_path, FALSE_REPLAY.replace("WORDS", repr(words)), ports[0])
-    learner = start("--role", "learner", "--node-id", 1, "--port", ports[1], "--run-folder", "run",
-                    "--attach-to", f"tcp://127.0.0.1:{ports[0]}")
-    code, _, err = learner.end()
+    replay = start_python(start, tmp_path, FALSE_REPLAY.replace("WORDS", repr(words)), ports[0])
+    node = start("--role", role, "--node-id", 1, "--port", ports[1], "--run-folder", "run",
+                 "--attach-to", f"tcp://127.0.0.1:{ports[0]}")
+    code, _, err = node.end()
     assert code in (1, 2) and words in err.splitlines()[-1], err
+    assert replay.end()[0] == 0, replay  # its own task went on
+

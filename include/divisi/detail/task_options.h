@@ -82,10 +82,8 @@ struct EmitOptions {
   Policy policy = Policy::kBlock;  // what a full queue does
 };
 // The two by name, as in emit("e", divisi::only_remote, 1):
-// NOLINTNEXTLINE(readability-identifier-naming): read as words at the call
-inline const EmitOptions only_local{.only_local = true};
-// NOLINTNEXTLINE(readability-identifier-naming)
-inline const EmitOptions only_remote{.only_remote = true};
+inline const EmitOptions only_local{.only_local = true};    // NOLINT: read as words at the call
+inline const EmitOptions only_remote{.only_remote = true};  // NOLINT
 
 // How a wait of a task ends without its event.
 struct WaitForOptions {
