@@ -154,6 +154,7 @@ class DIVISI_API Parallel {
   std::set<std::string> labels() const;  // given by the launcher
   std::string mq_type() const;           // "nng" while active: the native transport
   std::string address() const;           // where this node listens
+  bool interrupted() const;              // a signal, or the launcher, has asked it to end
   bool auto_recover() const;             // as given to the runner
   int max_retries() const;               // as given to the runner; -1: without limit
   int retries() const;                   // how often main has failed and was called again

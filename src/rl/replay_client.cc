@@ -51,14 +51,16 @@ class Connection {
   }
 
   void greet(std::chrono::milliseconds timeout) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
     std::unique_lock lock(mutex);
-    const bool answered =
-        changed.wait_for(lock, timeout, [&] { return welcome || !refused.empty(); });
+    while (!changed.wait_for(lock, kLookAgain, [&] { return welcome || !refused.empty(); })) {
+      if (router.interrupted()) return;
+      if (std::chrono::steady_clock::now() < deadline) continue;
+      throw TimeoutError("no replay has announced itself in " +
+                         std::to_string(timeout.count() / 1000) +
+                         " s: is there a node with the role replay, and is this one linked to it?");
+    }
     if (!refused.empty()) throw UsageError(refused);
-    if (answered) return;
-    throw TimeoutError("no replay has announced itself in " +
-                       std::to_string(timeout.count() / 1000) +
-                       " s: is there a node with the role replay, and is this one linked to it?");
   }
 
   // Under the mutex. True once it holds; false: give up. Throws what the replay refused us for.

@@ -59,7 +59,8 @@ class LocalReplay final : public ReplaySink, public ReplaySource {
 
 // What both remote ends do first: greet the replay once it has announced itself. Call it before the
 // task is started, so that a node that does not fit ends alone and not with the whole job. Throws
-// UsageError when the replay refuses this node, TimeoutError when none is found.
+// UsageError when the replay refuses this node, TimeoutError when none is found; returns early
+// when the process is asked to end.
 inline constexpr auto kReplaySoon = std::chrono::seconds(60);
 
 // Keeps up to two inserts unanswered. When the replay comes back as another process, what it had

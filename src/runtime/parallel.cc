@@ -94,6 +94,9 @@ Parallel::Runner Parallel::runner(ParallelOptions options) {
 bool Parallel::is_active() const {
   return job() != nullptr;
 }
+bool Parallel::interrupted() const {
+  return Network::instance().interrupted();
+}
 int Parallel::node_id() const {
   return Network::instance().node_id();
 }

@@ -81,8 +81,9 @@ struct EmitOptions {
   Target to = {};                  // which peers; default all
   Policy policy = Policy::kBlock;  // what a full queue does
 };
-// The two by name, as in emit("e", divisi::only_remote, 1):
-inline const EmitOptions only_local{.only_local = true};    // NOLINT: read as words at the call
+// The two by name. Not to peers:
+inline const EmitOptions only_local{.only_local = true};  // NOLINT: read as words at the call
+// Not to the listeners here, as in emit("e", divisi::only_remote, 1):
 inline const EmitOptions only_remote{.only_remote = true};  // NOLINT
 
 // How a wait of a task ends without its event.
