@@ -37,8 +37,8 @@ class FrontEnd;
 }
 
 // Everything has a default but the number of workers. A wrong value is a UsageError that names it.
-struct ParallelOptions {
-  int n_parallel_workers = 0;               // 1 or more
+struct ParallelOptions {       // NOLINT(clang-analyzer-optin.performance.Padding): in reading order
+  int n_parallel_workers = 0;  // 1 or more
   std::string mq_type = "nng";              // the native transport; "divisi" means the same
   std::vector<std::string> attach_to = {};  // addresses every worker dials besides the topology
   std::string protocol = "ipc";             // ipc, tcp
@@ -231,7 +231,7 @@ class DIVISI_API Parallel {
  private:
   friend class detail::FrontEnd;
   Parallel();
-  ~Parallel();
+  ~Parallel();  // NOLINT(performance-trivially-destructible)
   ListenerId add(std::string_view event, std::unique_ptr<detail::Listener> listener,
                  ListenOptions options, bool once);
   std::uint64_t begin_call();

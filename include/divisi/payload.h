@@ -125,7 +125,7 @@ void pack_argument(Packer& packer, const T& value) {
 
 // True if arguments of these types (keyword arguments too) can be sent.
 template <class... T>
-// NOLINTNEXTLINE(readability-identifier-naming): named like the traits of the standard library
+// NOLINTNEXTLINE(*-identifier-naming,*-redundant-expression): like the traits of the standard
 inline constexpr bool is_packable_v = (detail::is_packable<std::remove_cvref_t<T>>() && ...);
 
 // Memory for packing, taken from and given back to the calling thread: no allocation when warm.

@@ -39,7 +39,7 @@ class EarlyEvents {
   void clear();
 
  private:
-  struct Kept {
+  struct Kept {  // NOLINT(cppcoreguidelines-pro-type-member-init): made whole
     std::uint64_t number;
     Payload payload;
     std::size_t size;

@@ -76,12 +76,14 @@ class Connection {
     return true;
   }
 
-  // Not under the mutex. A replay that has just gone will announce itself again.
+  // Not under the mutex. False: the replay has just gone, and will announce itself again.
   template <class... A>
-  void send(int to, std::string_view event, const A&... args) {
+  bool send(int to, std::string_view event, const A&... args) {
     try {
       router.emit_to({.to = Target::to_node(to)}, event, args...);
+      return true;
     } catch (const Error&) {
+      return false;
     }
   }
 

@@ -188,13 +188,8 @@ class ReplayServer::State : public std::enable_shared_from_this<ReplayServer::St
     }
   }
 
-  void announce(const Target& to) {
-    try {
-      router_->emit_to({.to = to}, "replay.here", router_->node_id(), life_);
-    } catch (const Error&) {
-      // It has left again; whoever comes next is told as well.
-    }
-  }
+  // False: it has left again; whoever comes next is told as well.
+  bool announce(const Target& to) { return send_to(to, "replay.here", router_->node_id(), life_); }
 
   void forget(int node) {
     const std::lock_guard lock(mutex_);
@@ -240,12 +235,18 @@ class ReplayServer::State : public std::enable_shared_from_this<ReplayServer::St
     }
   }
 
+  // False: the node has left meanwhile, and nobody waits for this.
   template <class... A>
-  void send(int node, std::string_view event, const A&... args) {
+  bool send(int node, std::string_view event, const A&... args) {
+    return send_to(Target::to_node(node), event, args...);
+  }
+  template <class... A>
+  bool send_to(const Target& to, std::string_view event, const A&... args) {
     try {
-      router_->emit_to({.to = Target::to_node(node)}, event, args...);
+      router_->emit_to({.to = to}, event, args...);
+      return true;
     } catch (const Error&) {
-      // It has left meanwhile: nobody waits for this.
+      return false;
     }
   }
 
