@@ -20,21 +20,39 @@ namespace {
 constexpr std::string_view kMagic = "DIVISI01";
 constexpr std::uint32_t kMostBuffers = 1 << 16;
 
-constexpr std::array<std::uint32_t, 256> kCrcTable = [] {
-  std::array<std::uint32_t, 256> table{};
+// Eight tables, so that eight bytes are done at a time: a checkpoint is a megabyte, and a learner
+// waits for it.
+using CrcTables = std::array<std::array<std::uint32_t, 256>, 8>;
+constexpr CrcTables kCrc = [] {
+  CrcTables tables{};
   for (std::uint32_t i = 0; i < 256; ++i) {
     std::uint32_t value = i;
-    for (int bit = 0; bit < 8; ++bit)
+    for (int bit = 0; bit < 8; ++bit) {
       value = (value & 1U) != 0 ? 0xEDB88320U ^ (value >> 1U) : value >> 1U;
-    table[i] = value;
+    }
+    tables[0][i] = value;
   }
-  return table;
+  for (std::size_t table = 1; table < tables.size(); ++table) {
+    for (std::size_t i = 0; i < 256; ++i) {
+      const std::uint32_t before = tables[table - 1][i];
+      tables[table][i] = tables[0][before & 0xFFU] ^ (before >> 8U);
+    }
+  }
+  return tables;
 }();
 
 std::uint32_t crc32(std::span<const std::byte> bytes) {
   std::uint32_t crc = 0xFFFF'FFFFU;
+  while (bytes.size() >= 8) {
+    std::uint64_t next = 0;
+    std::memcpy(&next, bytes.data(), sizeof(next));
+    next ^= crc;
+    crc = 0;
+    for (std::size_t i = 0; i < 8; ++i) crc ^= kCrc[7 - i][(next >> (8 * i)) & 0xFFU];
+    bytes = bytes.subspan(8);
+  }
   for (const std::byte byte : bytes) {
-    crc = kCrcTable[(crc ^ static_cast<std::uint32_t>(byte)) & 0xFFU] ^ (crc >> 8U);
+    crc = kCrc[0][(crc ^ static_cast<std::uint32_t>(byte)) & 0xFFU] ^ (crc >> 8U);
   }
   return ~crc;
 }
@@ -48,6 +66,7 @@ class Writer {
   void raw(std::span<const std::byte> bytes) {
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
+  void reserve(std::size_t size) { bytes_.reserve(size); }
   void text(std::string_view text) { raw(std::as_bytes(std::span(text))); }
   std::span<const std::byte> bytes() const { return bytes_; }
 
@@ -110,7 +129,11 @@ void save_payload(const std::string& path, std::string_view kind, const PayloadV
   if (payload.codec != Codec::kNative || payload.has_kwargs) {
     throw UsageError("save_file: a single bytes value needs another beside it");
   }
+  std::size_t size = payload.body.size();
+  for (const Buffer& buffer : payload.buffers) size += buffer.size() + sizeof(std::uint64_t);
+  constexpr std::size_t kHeads = 64;
   Writer writer;
+  writer.reserve(size + kind.size() + kHeads);
   writer.text(kMagic);
   writer.number(static_cast<std::uint32_t>(kind.size()));
   writer.text(kind);
