@@ -223,8 +223,11 @@ class Node {
     if (learner_) {
       task.use(divisi::termination_checker({.max_env_step = config_.max_env_step}));
       task.use(rl::periodic_saver("learner", interval, [this] { save_learner(folder_.latest()); }));
-      task.use(divisi::ckpt_saver([this](const std::string& path) { save_learner(path); },
-                                  folder_.checkpoints()));
+      task.use(divisi::ckpt_saver(
+          [this](const std::string& path) {
+            rl::write_file(path, kCheckpointKind, shape_.to_string(), learner_->full_state());
+          },
+          folder_.checkpoints()));
       const auto writer = divisi::DistributedWriter::get_instance(folder_.path);
       writer->plugin(router_, true);
       task.use(learner_log({.folder = folder_,

@@ -38,7 +38,7 @@ struct DqnConfig {
   double learning_rate = 0.001;
   int update_per_collect = 3;
   int target_update_freq = 100;
-  int publish_freq = 80;  // updates between two broadcasts of the weights
+  int publish_freq = 120;  // updates between two broadcasts of the weights
 
   int n_sample = 8;                // transitions of a collect in one process
   int n_sample_remote = 64;        // of one message, where the replay is in another process

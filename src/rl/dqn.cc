@@ -63,17 +63,25 @@ void DqnLearner::check(const TransitionBatch& batch) const {
 
 void DqnLearner::make_room(std::size_t rows) {
   const std::size_t numbers = rows * static_cast<std::size_t>(options_.shape.action_count);
-  q_.resize(numbers);
+  q_.resize(options_.double_q ? 2 * numbers : numbers);
   next_q_.resize(numbers);
-  next_q_online_.resize(numbers);
   targets_.resize(rows);
   td_errors_.resize(rows);
 }
 
-void DqnLearner::compute_targets(const TransitionBatch& batch) {
+void DqnLearner::evaluate(const TransitionBatch& batch) {
   target_.forward(batch.next_observations, batch.size, next_q_);
-  if (options_.double_q) online_.forward(batch.next_observations, batch.size, next_q_online_);
-  const std::span<const float> chooser = options_.double_q ? next_q_online_ : next_q_;
+  // Last, because backward() goes with it. What is chosen next comes from the same pass: the
+  // weights are read once for both.
+  if (options_.double_q) {
+    both_.assign(batch.observations.begin(), batch.observations.end());
+    both_.insert(both_.end(), batch.next_observations.begin(), batch.next_observations.end());
+    online_.forward(both_, 2 * batch.size, q_);
+  } else {
+    online_.forward(batch.observations, batch.size, q_);
+  }
+  const std::span<const float> chooser =
+      options_.double_q ? std::span<const float>(q_).subspan(next_q_.size()) : next_q_;
   const auto actions = static_cast<std::size_t>(options_.shape.action_count);
   const auto discount = static_cast<float>(std::pow(options_.discount, options_.nstep));
   for (std::size_t i = 0; i < targets_.size(); ++i) {
@@ -89,9 +97,7 @@ DqnLearner::Result DqnLearner::update(const TransitionBatch& batch) {
   const auto rows = static_cast<std::size_t>(batch.size);
   const auto actions = static_cast<std::size_t>(options_.shape.action_count);
   make_room(rows);
-  compute_targets(batch);
-  // Last of the three, because backward() goes with it.
-  online_.forward(batch.observations, batch.size, q_);
+  evaluate(batch);
 
   double loss = 0.0;
   double sum_q = 0.0;
@@ -114,7 +120,7 @@ DqnLearner::Result DqnLearner::update(const TransitionBatch& batch) {
                                              std::isnan(loss) ? "nan" : "inf", train_iter_));
   }
 
-  online_.backward(batch.observations, batch.size, q_, gradient_);
+  online_.backward(batch.observations, batch.size, std::span(q_).first(rows * actions), gradient_);
   const float squares = kernels().sum_of_squares(gradient_.size(), gradient_.data());
   if (!std::isfinite(squares)) {
     throw Error(Code::kInternal,

@@ -59,7 +59,7 @@ class DqnLearner {
  private:
   void check(const TransitionBatch& batch) const;
   void make_room(std::size_t rows);
-  void compute_targets(const TransitionBatch& batch);
+  void evaluate(const TransitionBatch& batch);  // q_ and targets_
 
   const DqnOptions options_;
   QNetwork online_;
@@ -67,9 +67,9 @@ class DqnLearner {
   Adam adam_;
   std::int64_t train_iter_ = 0;
 
-  std::vector<float> q_;
-  std::vector<float> next_q_;         // of the target network
-  std::vector<float> next_q_online_;  // chooses the action of double Q-learning
+  std::vector<float> both_;    // observations, then the next ones
+  std::vector<float> q_;       // of both_
+  std::vector<float> next_q_;  // of the target network
   std::vector<float> targets_;
   std::vector<float> td_errors_;
   std::vector<float> gradient_;

@@ -123,9 +123,7 @@ std::optional<Buffer> read_all(const std::string& path) {
   return bytes;
 }
 
-}  // namespace
-
-void save_payload(const std::string& path, std::string_view kind, const PayloadView& payload) {
+Writer file_of(std::string_view kind, const PayloadView& payload) {
   if (payload.codec != Codec::kNative || payload.has_kwargs) {
     throw UsageError("save_file: a single bytes value needs another beside it");
   }
@@ -144,7 +142,25 @@ void save_payload(const std::string& path, std::string_view kind, const PayloadV
   writer.raw(payload.body);
   for (const Buffer& buffer : payload.buffers) writer.raw(buffer.bytes());
   writer.number(crc32(writer.bytes()));
-  write_file_atomically(path, writer.bytes());
+  return writer;
+}
+
+}  // namespace
+
+void save_payload(const std::string& path, std::string_view kind, const PayloadView& payload) {
+  write_file_atomically(path, file_of(kind, payload).bytes());
+}
+
+void write_payload(const std::string& path, std::string_view kind, const PayloadView& payload) {
+  const Writer writer = file_of(kind, payload);
+  std::ofstream file(path, std::ios::binary);
+  const auto bytes = writer.bytes();
+  file.write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  if (!file) {
+    throw Error(Code::kUnavailable, fmt::format("writing {}: {}", path, std::strerror(errno)));
+  }
 }
 
 std::optional<Payload> load_payload(const std::string& path, std::string_view kind) {

@@ -30,6 +30,8 @@ namespace divisi::rl {
 // Throws Error naming the path: a full disk, a folder that cannot be written to. The old file is
 // still there then.
 void save_payload(const std::string& path, std::string_view kind, const PayloadView& payload);
+// The same into a file that the caller puts into its place, as ckpt_saver does.
+void write_payload(const std::string& path, std::string_view kind, const PayloadView& payload);
 
 // Nothing when there is no such file. Throws UsageError for one that is truncated, damaged or of
 // another kind.
@@ -39,6 +41,12 @@ template <class... A>
 void save_file(const std::string& path, std::string_view kind, const A&... values) {
   PackScratch scratch;
   save_payload(path, kind, pack_args(scratch, values...));
+}
+
+template <class... A>
+void write_file(const std::string& path, std::string_view kind, const A&... values) {
+  PackScratch scratch;
+  write_payload(path, kind, pack_args(scratch, values...));
 }
 
 template <class... T>
