@@ -80,10 +80,13 @@ def collect(ctx):
 seen = []
 def run_both(**options):
     with task.start(ctx=OnlineRLContext()):
+        over = heard("finish")
         play(Role.LEARNER if me() == 0 else Role.COLLECTOR)
         task.use(ContextExchanger(skip_n_iter=1, **options))
         task.use(learn if me() == 0 else collect)
         task.run(max_step=3)
+        if me() == 1:
+            over.wait(1)  # a collector that stops first would finish the learner before its third iteration
     tell(me(), seen)
 '''
 
