@@ -1,7 +1,8 @@
 // json::Value: a JSON document as a plain value, its text form, and where a bad text is bad.
 //
-//   DIVISI_TRY(json::Value spec, json::parse(text));
-//   const json::Value* tasks = spec.find("tasks");
+//   DIVISI_TRY(json::Value pod, json::parse(text));
+//   const std::string_view name = pod.string_at({"metadata", "name"});
+//   pod["metadata"]["labels"]["app"] = "learner";
 //
 // Values are copied and moved like any other; a const Value may be read from many threads.
 // Objects keep the order of their keys, so that what is printed reads as it was written.
@@ -11,6 +12,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +26,7 @@ class Value;
 using Array = std::vector<Value>;
 using Member = std::pair<std::string, Value>;
 using Object = std::vector<Member>;
+using Path = std::initializer_list<std::string_view>;  // keys from the outermost object inwards
 
 class Value {
  public:
@@ -46,18 +50,41 @@ class Value {
   const std::string* as_string() const noexcept { return std::get_if<std::string>(&data_); }
   const Array* as_array() const noexcept { return std::get_if<Array>(&data_); }
   const Object* as_object() const noexcept { return std::get_if<Object>(&data_); }
+  std::string* as_string() noexcept { return std::get_if<std::string>(&data_); }
+  Array* as_array() noexcept { return std::get_if<Array>(&data_); }
+  Object* as_object() noexcept { return std::get_if<Object>(&data_); }
 
-  // The member of an object; null when there is none or this is no object.
+  // The member of an object; null when there is none or this is no object. Linear in the number
+  // of keys, which are few and in one piece of memory.
   const Value* find(std::string_view key) const noexcept;
+  Value* find(std::string_view key) noexcept;
+
+  // The member of an object, inserted last as null when absent. What is no object becomes an empty
+  // one first, so that v["a"]["b"] always leads somewhere: look before where that would lose data.
+  Value& operator[](std::string_view key);
+  Value& operator[](int) = delete;  // a literal 0 would be taken for a null key
+
+  // False when there was no such member.
+  bool erase(std::string_view key);
+
+  // The same through nested objects: absent, or of another kind, is null, "" and nullopt.
+  const Value* find_path(Path path) const noexcept;
+  std::string_view string_at(Path path) const noexcept;
+  std::optional<std::int64_t> int_at(Path path) const noexcept;
+  std::optional<bool> bool_at(Path path) const noexcept;
 
   // "null", "bool", "number", "string", "array" or "object": for error messages.
   std::string_view kind() const noexcept;
 
+  // The same kinds and the same order of keys; equivalent() below asks for less.
   friend bool operator==(const Value&, const Value&) = default;
 
  private:
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> data_;
 };
+
+// Whether two documents mean the same: keys in any order, and 1 is 1.0.
+bool equivalent(const Value& a, const Value& b);
 
 struct ParseLimits {
   std::size_t max_bytes = std::size_t{16} << 20;  // a configuration, not a data set
@@ -68,7 +95,7 @@ struct ParseLimits {
 // an object is an error too, because readers disagree on which one counts.
 Result<Value> parse(std::string_view text, const ParseLimits& limits = {});
 
-// `indent` spaces a level; 0 prints everything on one line.
+// `indent` spaces a level; 0 prints everything on one line. A number that is not finite is null.
 std::string print(const Value& value, int indent = 0);
 
 }  // namespace divisi::json
