@@ -31,7 +31,6 @@ def environment(*folders, **variables):
     return {
         **env,
         "PYTHONPATH": os.pathsep.join([PACKAGES, *map(str, folders)]),
-        "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
         **variables,
     }
