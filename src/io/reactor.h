@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <sys/uio.h>
 
 namespace divisi::io {
@@ -41,6 +42,13 @@ class Stream {
 
   // No callback runs after this; a concurrent write() fails. Loop only.
   virtual void close() = 0;
+
+  // Who is at the other end, "127.0.0.1:41234"; empty where that has no meaning.
+  virtual std::string peer() const { return {}; }
+
+  // A peer that acknowledges nothing for so long is gone: reads and writes fail with ETIMEDOUT.
+  // For streams over a network; the others know at once.
+  virtual void set_dead_after(Duration) {}
 };
 
 class Listener {

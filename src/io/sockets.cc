@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "io/epoll_reactor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -86,6 +87,37 @@ void tune(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);  // nothing on a Unix socket
 }
 
+// "127.0.0.1:41234"; empty for a Unix socket.
+std::string peer_name(int fd) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return {};
+  if (name.ss_family != AF_INET && name.ss_family != AF_INET6) return {};
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&name), size, host, sizeof host, port,
+                    sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return {};
+  }
+  const bool brackets = name.ss_family == AF_INET6;
+  return fmt::format("{}{}{}:{}", brackets ? "[" : "", host, brackets ? "]" : "", port);
+}
+
+// Sent data must be acknowledged within `time` (TCP_USER_TIMEOUT); where none is sent, probes find
+// out (keepalive), which the kernel times in whole seconds.
+void tune_dead_after(int fd, Duration time) {
+  const auto milliseconds =
+      static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(time).count());
+  const int interval = std::max(1, milliseconds / 4000);
+  constexpr int kOn = 1;
+  constexpr int kProbes = 3;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &interval, sizeof interval);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
+}
+
 class SocketStream final : public Stream,
                            public EpollReactor::Watcher,
                            public std::enable_shared_from_this<SocketStream> {
@@ -129,6 +161,9 @@ class SocketStream final : public Stream,
     if (id_ != 0) reactor_.unwatch(std::exchange(id_, 0), fd_);
     ::shutdown(fd_, SHUT_RDWR);
   }
+
+  std::string peer() const override { return peer_name(fd_); }
+  void set_dead_after(Duration time) override { tune_dead_after(fd_, time); }
 
   void on_event(std::uint32_t events) override {
     const bool ended = (events & (EPOLLERR | EPOLLHUP)) != 0;
@@ -247,6 +282,7 @@ class Dial final : public EpollReactor::Watcher, public std::enable_shared_from_
   ~Dial() override { drop_socket(); }
 
   void start(Duration timeout) {
+    until_ = reactor_.now() + timeout;
     deadline_ = reactor_.after(timeout, [this] {
       finish(failure(Code::kTimeout, "no answer from {}", where_.to_string()));
     });
@@ -310,6 +346,13 @@ class Dial final : public EpollReactor::Watcher, public std::enable_shared_from_
       if (::connect(fd_, endpoint.get(), endpoint.size) == 0) return connected();
       if (errno == EINPROGRESS) {
         id_ = reactor_.watch(fd_, EPOLLOUT, shared_from_this());
+        // An address that swallows everything leaves the others their share of the time.
+        if (endpoints_.empty()) return;
+        const auto share = (until_ - reactor_.now()) / (endpoints_.size() + 1);
+        patience_ = reactor_.after(share, [this] {
+          drop_socket();
+          next(ETIMEDOUT);
+        });
         return;
       }
       last_error = errno;
@@ -320,6 +363,7 @@ class Dial final : public EpollReactor::Watcher, public std::enable_shared_from_
   }
 
   void connected() {
+    patience_.reset();
     if (id_ != 0) reactor_.unwatch(std::exchange(id_, 0), fd_);
     const int fd = std::exchange(fd_, -1);
     finish(std::static_pointer_cast<Stream>(std::make_shared<SocketStream>(reactor_, fd)));
@@ -334,6 +378,7 @@ class Dial final : public EpollReactor::Watcher, public std::enable_shared_from_
   }
 
   void drop_socket() {
+    patience_.reset();
     if (id_ != 0) reactor_.unwatch(std::exchange(id_, 0), fd_);
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }
@@ -342,7 +387,9 @@ class Dial final : public EpollReactor::Watcher, public std::enable_shared_from_
   const Address where_;
   OnDone on_done_;
   std::vector<Endpoint> endpoints_;
+  TimePoint until_{};
   std::unique_ptr<Timer> deadline_;
+  std::unique_ptr<Timer> patience_;  // with the endpoint that is tried
   int fd_ = -1;
   std::uint64_t id_ = 0;
 };

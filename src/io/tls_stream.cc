@@ -1,0 +1,362 @@
+#include "io/tls_stream.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace divisi::io {
+
+namespace {
+
+// Two full records a read; one write encrypts at most this much, so that what waits stays small.
+constexpr std::size_t kFeedBytes = std::size_t{32} << 10;
+constexpr std::size_t kWriteBytes = std::size_t{64} << 10;
+
+bool is_about_certificates(int reason) {
+  constexpr auto kReasons = std::to_array<int>(
+      {SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED, SSL_R_TLSV1_ALERT_UNKNOWN_CA,
+       SSL_R_TLSV1_ALERT_ACCESS_DENIED, SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,
+       SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED, SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED,
+       SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN, SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE,
+       SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE});
+  return std::ranges::find(kReasons, reason) != kReasons.end();
+}
+
+// How long a refused peer may go on sending.
+constexpr auto kLinger = std::chrono::seconds(1);
+
+// Ends a stream whose last bytes matter to the peer: closing on what it still sends would make the
+// kernel throw them away.
+void close_softly(Reactor& reactor, const std::shared_ptr<Stream>& stream) {
+  stream->shutdown_write();
+  auto patience = std::make_shared<std::unique_ptr<Timer>>();
+  *patience = reactor.after(kLinger, [stream] { stream->close(); });
+  stream->start_reading([stream, patience] {
+    std::array<char, 4096> ignored;  // NOLINT(cppcoreguidelines-pro-type-member-init): is read into
+    const iovec part{ignored.data(), ignored.size()};
+    const ssize_t n = stream->read({&part, 1});
+    if (n > 0 || n == -EAGAIN) return true;
+    stream->close();
+    return false;
+  });
+}
+
+}  // namespace
+
+void TlsStream::Free::operator()(ssl_st* session) const {
+  SSL_free(session);
+}
+
+TlsStream::TlsStream(Reactor& reactor, std::shared_ptr<const NativeTlsContext> context,
+                     std::shared_ptr<Stream> plain)
+    : reactor_(reactor),
+      context_(std::move(context)),
+      plain_(std::move(plain)),
+      session_(SSL_new(context_->native())) {
+  from_peer_ = BIO_new(BIO_s_mem());
+  to_peer_ = BIO_new(BIO_s_mem());
+  DIVISI_CHECK(session_ && from_peer_ != nullptr && to_peer_ != nullptr,
+               "OpenSSL has memory for a session");
+  SSL_set_bio(session_.get(), from_peer_, to_peer_);
+}
+
+TlsStream::~TlsStream() {
+  close();
+}
+
+// --- bytes ---
+
+// Ciphertext from the plain stream to OpenSSL: bytes moved, 0 at the end, or -errno.
+ssize_t TlsStream::feed() {
+  std::array<char, kFeedBytes>
+      bytes;  // NOLINT(cppcoreguidelines-pro-type-member-init): is read into
+  const iovec part{bytes.data(), bytes.size()};
+  const ssize_t n = plain_->read({&part, 1});
+  if (n > 0) {
+    BIO_write(from_peer_, bytes.data(), static_cast<int>(n));
+  } else if (n == 0) {
+    ended_ = true;
+    BIO_set_mem_eof_return(from_peer_, 0);  // not "try again", but the end
+  }
+  return n;
+}
+
+ssize_t TlsStream::read(std::span<const iovec> parts) {
+  drained_ = false;
+  ssize_t total = 0;
+  for (const iovec& part : parts) {
+    for (std::size_t got = 0; got < part.iov_len;) {
+      const ssize_t n = read_part({static_cast<char*>(part.iov_base) + got, part.iov_len - got});
+      if (n <= 0) {
+        drained_ = n == -EAGAIN;
+        flush();  // reading may have made an answer necessary
+        return total > 0 ? total : n;
+      }
+      got += static_cast<std::size_t>(n);
+      total += n;
+    }
+  }
+  return total;
+}
+
+ssize_t TlsStream::read_part(const iovec& part) {
+  if (closed_ || failed_) return -ECONNRESET;
+  for (;;) {
+    ERR_clear_error();
+    std::size_t n = 0;
+    const int result = SSL_read_ex(session_.get(), part.iov_base, part.iov_len, &n);
+    if (result == 1) return static_cast<ssize_t>(n);
+    if (SSL_get_error(session_.get(), result) != SSL_ERROR_WANT_READ) return read_failed(result);
+    const ssize_t fed = feed();
+    if (fed < 0) return fed;
+  }
+}
+
+ssize_t TlsStream::read_failed(int result) {
+  if (SSL_get_error(session_.get(), result) == SSL_ERROR_ZERO_RETURN) return 0;
+  failed_ = true;
+  const int reason = ERR_GET_REASON(ERR_peek_error());
+  tls_errors();
+  if (ended_ || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) return -ECONNRESET;
+  return is_about_certificates(reason) ? -EACCES : -EPROTO;
+}
+
+ssize_t TlsStream::write(std::span<const iovec> parts) {
+  if (closed_ || shuts_ || failed_) return -EPIPE;
+  flush();
+  if (broken_ != 0) return -broken_;
+  if (!pending_.empty()) return -EAGAIN;
+  std::size_t total = 0;
+  for (const iovec& part : parts) {
+    const std::size_t size = std::min(part.iov_len, kWriteBytes - total);
+    for (std::size_t done = 0; done < size;) {
+      ERR_clear_error();
+      std::size_t n = 0;
+      if (SSL_write_ex(session_.get(), static_cast<const char*>(part.iov_base) + done, size - done,
+                       &n) != 1) {
+        failed_ = true;
+        tls_errors();
+        return -EPIPE;
+      }
+      done += n;
+    }
+    total += size;
+    if (total == kWriteBytes) break;
+  }
+  flush();
+  return broken_ != 0 ? -broken_ : static_cast<ssize_t>(total);
+}
+
+// Ciphertext from OpenSSL to the plain stream, as much as that takes.
+void TlsStream::flush() {
+  char* bytes = nullptr;
+  if (const long size = BIO_get_mem_data(to_peer_, &bytes); size > 0) {
+    pending_.append(bytes, static_cast<std::size_t>(size));
+    static_cast<void>(BIO_reset(to_peer_));
+  }
+  std::size_t sent = 0;
+  while (sent < pending_.size() && broken_ == 0 && !closed_) {
+    const iovec part{pending_.data() + sent, pending_.size() - sent};
+    const ssize_t n = plain_->write({&part, 1});
+    if (n == -EAGAIN) break;
+    if (n < 0) {
+      if (n != -EINTR) broken_ = static_cast<int>(-n);
+      continue;
+    }
+    sent += static_cast<std::size_t>(n);
+  }
+  pending_.erase(0, sent);
+  if (pending_.empty()) pending_.shrink_to_fit();
+  if (broken_ != 0) pending_.clear();
+  if (!pending_.empty()) return flush_when_possible();
+  if (shuts_ && !closed_) plain_->shutdown_write();
+}
+
+void TlsStream::flush_when_possible() {
+  if (std::exchange(waits_writable_, true) || closed_) return;
+  plain_->wait_writable([weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->waits_writable_ = false;
+    self->flush();
+    if (!self->pending_.empty()) return;
+    if (const auto run = std::exchange(self->on_writable_, nullptr)) run();
+  });
+}
+
+// --- events ---
+
+void TlsStream::start_reading(std::function<bool()> on_readable) {
+  on_readable_ = std::move(on_readable);
+  if (!on_readable_ || closed_) return;
+  watch_plain();
+  // What came along with the last of the handshake makes no event of its own.
+  drained_ = !buffered();
+  read_again_later();
+}
+
+void TlsStream::watch_plain() {
+  plain_->start_reading([weak = weak_from_this()] {
+    const auto self = weak.lock();
+    return self && self->on_plain_readable();
+  });
+}
+
+bool TlsStream::on_plain_readable() {
+  if (on_done_) {
+    step();
+  } else if (const auto run = on_readable_; run && !run()) {
+    on_readable_ = nullptr;
+  }
+  read_again_later();
+  return !closed_ && (on_done_ || on_readable_);
+}
+
+bool TlsStream::buffered() const {
+  return SSL_has_pending(session_.get()) == 1 || BIO_ctrl_pending(from_peer_) > 0 || ended_;
+}
+
+// A reader that took only part of what is decrypted is told again, as a socket would.
+void TlsStream::read_again_later() {
+  if (drained_ || !on_readable_ || closed_ || !buffered()) return;
+  reactor_.post([weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self || self->closed_ || self->drained_ || !self->on_readable_) return;
+    const auto run = self->on_readable_;
+    if (!run()) self->on_readable_ = nullptr;
+    self->read_again_later();
+  });
+}
+
+void TlsStream::wait_writable(std::function<void()> on_writable) {
+  on_writable_ = std::move(on_writable);
+  flush_when_possible();
+}
+
+void TlsStream::shutdown_write() {
+  if (closed_ || failed_ || std::exchange(shuts_, true)) return;
+  SSL_shutdown(session_.get());
+  flush();
+}
+
+void TlsStream::close() {
+  if (closed_) return;
+  if (!failed_ && !shuts_ && !on_done_ && SSL_is_init_finished(session_.get()) == 1) {
+    SSL_shutdown(session_.get());  // the goodbye, if there is room for it
+    flush();
+  }
+  closed_ = true;
+  on_readable_ = nullptr;
+  on_writable_ = nullptr;
+  plain_->close();
+}
+
+// --- handshake ---
+
+void TlsStream::handshake(const std::string& server_name, Duration timeout, OnDone on_done) {
+  server_name_ = server_name;
+  on_done_ = std::move(on_done);
+  check_.start(session_.get(), context_->client(), context_->verify(), server_name);
+  if (context_->client()) {
+    SSL_set_connect_state(session_.get());
+  } else {
+    SSL_set_accept_state(session_.get());
+  }
+  deadline_ = reactor_.after(
+      timeout, [this] { finish(failure(Code::kTimeout, "TLS handshake: no answer in time")); });
+  watch_plain();
+  // The caller must have the handle before anything happens.
+  reactor_.post([weak = weak_from_this()] {
+    if (const auto self = weak.lock(); self && self->on_done_) self->step();
+  });
+}
+
+void TlsStream::cancel_handshake() {
+  deadline_.reset();
+  if (std::exchange(on_done_, nullptr)) close();
+}
+
+void TlsStream::step() {
+  const auto keep = shared_from_this();
+  for (;;) {
+    ERR_clear_error();
+    const int result = SSL_do_handshake(session_.get());
+    if (result == 1) {
+      flush();
+      return finish(std::static_pointer_cast<Stream>(keep));
+    }
+    if (SSL_get_error(session_.get(), result) != SSL_ERROR_WANT_READ) {
+      auto why = why_no_handshake(result);
+      flush();  // tell the other side, too
+      return finish(failure(std::move(why)));
+    }
+    flush();
+    const ssize_t fed = feed();
+    if (fed == -EAGAIN || fed == -EINTR) return;
+    if (fed < 0) {
+      return finish(failure(Code::kUnavailable, "TLS handshake: the connection broke: {}",
+                            errno_text(static_cast<int>(-fed))));
+    }
+  }
+}
+
+Status TlsStream::why_no_handshake(int result) {
+  const int reason = ERR_GET_REASON(ERR_peek_error());
+  const bool at_end = SSL_get_error(session_.get(), result) == SSL_ERROR_SYSCALL ||
+                      reason == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+  const std::string errors = tls_errors();
+  failed_ = true;
+  if (!check_.refused().empty()) return {Code::kUnauthorized, "TLS handshake: " + check_.refused()};
+  if (at_end || ended_) {
+    return {Code::kUnavailable, "TLS handshake: the other side closed the connection"};
+  }
+  if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST) {
+    return {Code::kUnavailable, "TLS handshake: the other side does not speak TLS"};
+  }
+  if (is_about_certificates(reason)) {
+    return make_status(Code::kUnauthorized, "TLS handshake: the other side refused us: {}", errors);
+  }
+  return make_status(Code::kUnavailable, "TLS handshake: {}", errors);
+}
+
+void TlsStream::finish(Result<std::shared_ptr<Stream>> result) {
+  const auto keep = shared_from_this();
+  const auto run = std::exchange(on_done_, nullptr);
+  deadline_.reset();
+  if (!result) {
+    failed_ = true;
+    closed_ = true;
+    close_softly(reactor_, plain_);
+  }
+  if (run) run(std::move(result));
+}
+
+namespace {
+
+class HandshakeHandle final : public Timer {
+ public:
+  explicit HandshakeHandle(std::shared_ptr<TlsStream> stream) : stream_(std::move(stream)) {}
+  ~HandshakeHandle() override { stream_->cancel_handshake(); }
+
+ private:
+  const std::shared_ptr<TlsStream> stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<Timer> start_tls(Reactor& reactor, std::shared_ptr<const TlsContext> context,
+                                 std::shared_ptr<Stream> plain, const std::string& server_name,
+                                 Duration timeout, TlsStream::OnDone on_done) {
+  // There is no other kind: the factories of TlsContext make this one only.
+  auto native = std::static_pointer_cast<const NativeTlsContext>(std::move(context));
+  auto stream = std::make_shared<TlsStream>(reactor, std::move(native), std::move(plain));
+  stream->handshake(server_name, timeout, std::move(on_done));
+  return std::make_unique<HandshakeHandle>(std::move(stream));
+}
+
+}  // namespace divisi::io
