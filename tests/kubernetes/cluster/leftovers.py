@@ -1,0 +1,76 @@
+"""What instances have left on this machine: processes, mounts, interfaces, cgroups, files.
+
+Other work goes on on the same machine, so things are told by marks that only an instance has: its state
+folder, its cgroup name, its namespaces. Interfaces of the host have none, but an instance never makes one:
+compare interfaces() before and after.
+"""
+
+import os
+import pathlib
+
+from . import cgroups
+from .paths import state_folder, state_root
+from .processes import start_time
+
+
+def _living():
+    """No zombies: they have nothing left but a number, until the machine's init takes that."""
+    for path in pathlib.Path("/proc").iterdir():
+        if path.name.isdigit() and start_time(path.name) is not None:
+            yield path
+
+
+def _text(path):
+    try:
+        return path.read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:  # gone, or a kernel thread
+        return ""
+
+
+def _namespace(process, kind):
+    try:
+        return os.readlink(process / "ns" / kind)
+    except OSError:
+        return ""
+
+
+def namespaces_of(pid):
+    """Of a cell's init: what to look for when the cell is gone."""
+    process = pathlib.Path("/proc", str(pid))
+    return {_namespace(process, kind) for kind in ("pid", "net", "mnt")} - {""}
+
+
+def processes(name, namespaces=frozenset()):
+    """Those that name the state folder, or live in one of the namespaces."""
+    mark = f"{state_folder(name)}/"
+    found = []
+    for process in _living():
+        if process.name == str(os.getpid()):
+            continue
+        command = _text(process / "cmdline")
+        inside = any(_namespace(process, kind) in namespaces for kind in ("pid", "net", "mnt"))
+        if inside or mark in command or f"HOME={mark[:-1]} " in _text(process / "environ") + " ":
+            found.append(f"process {process.name}: {command[:150]}")
+    return found
+
+
+def mounts(name):
+    """In any mount namespace that a process still holds."""
+    marks = (f"{state_folder(name)}", cgroups.PREFIX + name + "/")
+    found = set()
+    for process in _living():
+        for line in _text(process / "mountinfo").splitlines():
+            if any(mark in line for mark in marks):
+                found.add(f"mount {line}")
+    return sorted(found)
+
+
+def interfaces():
+    return sorted(path.name for path in pathlib.Path("/sys/class/net").iterdir())
+
+
+def of(name, namespaces=frozenset()):
+    """All that is left of an instance, a line each."""
+    files = [f"file {path}" for path in state_root().glob(f"{name}*") if path.name in (name, f"{name}.lock")]
+    groups = [f"cgroup {path}" for path in cgroups.folders(name)]
+    return processes(name, namespaces) + mounts(name) + groups + files

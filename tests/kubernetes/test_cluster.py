@@ -1,0 +1,154 @@
+"""The Kubernetes of the tests is a real one, and leaves nothing behind. Needs root, like its node."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+from cluster import build, cgroups, leftovers  # noqa: E402
+from harness import BUSYBOX, Instance, answers, command, pod, succeed, wait_for  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs(request):
+    """Built before the first test, which may take half an hour: that is shown, not captured."""
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        return build.ensure(lambda line: print(f"    {line}", flush=True))
+
+
+@pytest.fixture(scope="module")
+def node(programs):
+    with Instance() as instance:
+        succeed("image", "--name", instance.name, BUSYBOX, "--busybox")
+        yield instance
+
+
+def test_a_pod_reads_its_config_map_and_kubectl_its_log(node):
+    node.kubectl("create", "configmap", "greeting", "--from-literal=text=good morning")
+    volume = {"name": "greeting", "configMap": {"name": "greeting"}}
+    mount = {"volumeMounts": [{"name": "greeting", "mountPath": "/etc/greeting"}]}
+    node.apply(pod("reader", "cat /etc/greeting/text; exit 3", container=mount, volumes=[volume]))
+    assert node.finished("reader")["exitCode"] == 3
+    assert node.kubectl("logs", "reader") == "good morning"
+
+
+def test_the_name_of_a_service_leads_to_its_pod(node):
+    node.apply(pod("server", "mkdir /www && echo served > /www/index.html && httpd -f -p 8080 -h /www"),
+               {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+                "spec": {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]}})
+    node.kubectl("wait", "pod/server", "--for=condition=Ready", "--timeout=60s")
+    node.apply(pod("client", "until wget -q -O - http://web.default.svc.cluster.local; do sleep 0.1; done; wget -q -O - http://web"))
+    assert node.finished("client")["exitCode"] == 0
+    assert node.kubectl("logs", "client") == "served\nserved\n"
+    assert node.kubectl("exec", "server", "--", "cat", "/www/index.html") == "served\n"
+    assert node.run_kubectl("exec", "server", "--", "sh", "-c", "exit 7").returncode == 7
+
+
+def test_a_pod_is_known_to_the_api_server_by_its_service_account(node):
+    ask = ("token=$(cat /var/run/secrets/kubernetes.io/serviceaccount/token); wget -q -O - --no-check-certificate "
+           "--header \"Authorization: Bearer $token\" --header 'Content-Type: application/json' --post-data "
+           "'{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}' "
+           "https://kubernetes.default.svc/apis/authentication.k8s.io/v1/selfsubjectreviews")
+    node.apply(pod("asking", ask))
+    assert node.finished("asking")["exitCode"] == 0, node.kubectl("logs", "asking")
+    assert "system:serviceaccount:default:default" in node.kubectl("logs", "asking")
+    assert node.kubectl("auth", "can-i", "list", "pods") == "yes\n"
+    allowed = node.run_kubectl("auth", "can-i", "list", "pods", "--as=system:serviceaccount:default:default")
+    assert allowed.stdout == "no\n"
+
+
+def test_a_pod_that_takes_more_memory_than_its_limit_is_killed(node):
+    limit = {"resources": {"limits": {"memory": "24Mi"}}}
+    node.apply(pod("hungry", "head -c 64m /dev/zero | tail", container=limit))
+    assert node.finished("hungry")["reason"] == "OOMKilled"
+
+
+def test_an_image_brings_the_libraries_of_its_program(node):
+    succeed("image", "--name", node.name, "docker.io/local/bash:1", "/bin/bash=/bin/bash", "--libraries")
+    container = {"image": "docker.io/local/bash:1", "command": ["/bin/bash", "-c", "echo $BASH_VERSION"]}
+    node.apply(pod("bash", "", container=container))
+    assert node.finished("bash")["exitCode"] == 0
+    assert node.kubectl("logs", "bash").startswith("5.")
+
+
+def test_nothing_of_a_node_is_left_when_it_was_killed_and_taken_down(node):
+    """Runs last of those that use it. Pods are still running."""
+    before = leftovers.interfaces()
+    namespaces = leftovers.namespaces_of(node.pid("cell"))
+    assert len(leftovers.processes(node.name, namespaces)) > 8
+    assert leftovers.mounts(node.name) and cgroups.folders(node.name)
+    os.kill(node.pid("kubelet"), signal.SIGKILL)
+    os.kill(node.pid("containerd"), signal.SIGKILL)
+    succeed("down", "--name", node.name)
+    assert leftovers.of(node.name, namespaces) == []
+    assert [name for name in leftovers.interfaces() if name not in before] == []
+
+
+def test_two_run_side_by_side_and_one_of_them_knows_nothing_of_the_other():
+    with Instance("--control-plane-only") as one, Instance("--control-plane-only", "--controllers") as two:
+        one.kubectl("create", "namespace", "only-here")
+        assert one.server != two.server
+        assert two.run_kubectl("get", "namespace", "only-here").returncode != 0
+        two.kubectl("create", "namespace", "short-lived")
+        two.kubectl("delete", "namespace", "short-lived", "--timeout=60s")  # the controllers' work
+        version = build.kubernetes_version()
+        assert f"Server Version: {version}" in one.kubectl("version")
+    assert leftovers.of(one.name) == leftovers.of(two.name) == []
+
+
+def test_a_crashed_instance_can_be_started_again_and_a_running_one_cannot():
+    with Instance("--control-plane-only") as instance:
+        again = command("up", "--name", instance.name)
+        assert again.returncode == 1 and "is running already: KUBECONFIG=" in again.stderr
+        os.kill(instance.pid("etcd"), signal.SIGKILL)
+        wait_for("the end of etcd", lambda: command("certificate", "--name", instance.name, "--user", "x").returncode == 1)
+        instance.up()
+        assert instance.kubectl("get", "namespaces", "-o", "name").startswith("namespace/default")
+
+
+def test_users_are_who_their_certificates_and_tokens_say():
+    with Instance("--control-plane-only") as instance:
+        nobody = ["--kubeconfig", os.devnull, "--server", instance.server,
+                  "--certificate-authority", str(instance.folder / "pki" / "ca.crt")]
+
+        def certificate(*arguments):
+            said = answers(succeed("certificate", "--name", instance.name, *arguments))
+            return [*nobody, "--client-certificate", said["CERTIFICATE"], "--client-key", said["KEY"]]
+
+        assert "admin-token" in instance.kubectl("auth", "whoami", *nobody, "--token", instance.token)
+        alice = certificate("--user", "alice", "--group", "guests")
+        who = instance.kubectl("auth", "whoami", *alice)
+        assert "alice" in who and "guests" in who
+        assert "Forbidden" in instance.run_kubectl("get", "secrets", *alice).stderr
+        brief = certificate("--user", "brief", "--seconds", "1")
+        wait_for("the certificate to expire", lambda: "expired" in instance.run_kubectl("auth", "whoami", *brief).stderr
+                 or "logged in to the server" in instance.run_kubectl("auth", "whoami", *brief).stderr)
+
+
+@pytest.mark.parametrize("name, arguments, code, complaint", [
+    ("up", ["--bogus"], 2, "unrecognized arguments: --bogus"),
+    ("up", ["--controllers"], 2, "--controllers goes with --control-plane-only"),
+    ("up", ["--name", "Not/A/Name"], 1, "cannot name an instance"),
+    ("down", ["--name", "nobody-started-this"], 1, "there is no instance 'nobody-started-this'"),
+    ("down", ["--name", ".."], 1, "cannot name an instance"),
+    ("down", ["--all", "--name", "x"], 2, "not allowed with argument --all"),
+    ("image", ["docker.io/local/x:1"], 2, "an image needs files"),
+    ("image", ["--name", "nobody-started-this", "docker.io/local/x:1", "--busybox"], 1, "is running: start it"),
+    ("certificate", ["--user", "a/b"], 2, "is no name"),
+    ("certificate", ["--user", "a", "--seconds", "0"], 2, "--seconds is from 1"),
+])
+def test_bad_arguments_get_one_line_and_a_code(name, arguments, code, complaint):
+    done = command(name, *arguments)
+    assert done.returncode == code
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith(f"{name}: ") and complaint in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["up", "down", "image", "certificate"])
+def test_help_tells_what_a_command_does(name):
+    done = command(name, "--help")
+    assert done.returncode == 0 and "Exit code" in done.stdout and done.stderr == ""
