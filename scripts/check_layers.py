@@ -22,6 +22,7 @@ MODULES = {
     "mesh": ["base", "json", "io", "event"],
     "runtime": ["base", "json", "io", "event", "mesh"],
     "launch": ["base", "json", "io", "event", "mesh", "runtime"],
+    "kube": ["base", "json", "io", "http"],
     # The runtime's first user: it sees the others as any program does, through include/divisi.
     "rl": ["base", "json"],
 }

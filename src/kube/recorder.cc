@@ -1,0 +1,165 @@
+#include "kube/recorder.h"
+
+#include "base/log.h"
+#include "io/crypto.h"
+#include "kube/time.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace divisi::kube {
+namespace {
+
+// Bounds of the API.
+constexpr std::size_t kMaxReason = 128;
+constexpr std::size_t kMaxMessage = 1024;
+constexpr std::size_t kMaxName = 253;
+
+// Cut at a whole character.
+std::string cut(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
+  return std::string(text.substr(0, most));
+}
+
+std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string key;
+  for (const std::string_view part : parts) key.append(part).push_back('\n');
+  return key;
+}
+
+}  // namespace
+
+EventRecorder::EventRecorder(Client& client, RecorderOptions options)
+    : client_(client), options_(std::move(options)), alive_(std::make_shared<bool>(true)) {}
+
+EventRecorder::~EventRecorder() {
+  *alive_ = false;
+}
+
+bool EventRecorder::allowed(const std::string& object) {
+  const io::TimePoint now = client_.reactor().now();
+  if (buckets_.size() > options_.remembered) buckets_.clear();
+  const auto [place, fresh] = buckets_.try_emplace(object, Bucket{options_.burst, now});
+  Bucket& bucket = place->second;
+  const std::chrono::duration<double> passed = now - bucket.at;
+  bucket.tokens = std::min(options_.burst, bucket.tokens + passed / options_.refill);
+  bucket.at = now;
+  if (bucket.tokens < 1) return false;
+  bucket.tokens -= 1;
+  return true;
+}
+
+std::shared_ptr<EventRecorder::Known> EventRecorder::known(const std::string& key) {
+  if (const auto found = known_.find(key); found != known_.end()) {
+    order_.splice(order_.begin(), order_, found->second);
+    return found->second->second;
+  }
+  order_.emplace_front(key, std::make_shared<Known>());
+  known_[key] = order_.begin();
+  if (order_.size() > options_.remembered) {
+    known_.erase(order_.back().first);
+    order_.pop_back();
+  }
+  return order_.front().second;
+}
+
+void EventRecorder::record(const json::Value& about, std::string_view type, std::string_view reason,
+                           std::string_view message) {
+  const std::string_view uid = about.string_at({"metadata", "uid"});
+  const std::string object =
+      joined({about.string_at({"kind"}), about.string_at({"metadata", "namespace"}),
+              about.string_at({"metadata", "name"}), uid});
+  if (!allowed(object)) return;
+
+  const io::TimePoint now = client_.reactor().now();
+  const std::string group = joined({object, type, reason});
+  std::string text = cut(message, kMaxMessage);
+  if (alike_.size() > options_.remembered) alike_.clear();
+  auto& times = alike_[group].times;
+  while (!times.empty() && now - times.front() > options_.alike_within) times.pop_front();
+  const std::string own = joined({group, text});
+  if (!known_.contains(own)) times.push_back(now);
+  const bool too_many = times.size() > static_cast<std::size_t>(options_.alike);
+  if (too_many) text = cut("(combined from similar events): " + text, kMaxMessage);
+
+  const std::shared_ptr<Known> event = known(too_many ? group : own);
+  if (event->count == 0 || now - event->last > options_.alike_within) {
+    *event = Known{};
+    event->event = make(about, type, reason, text);
+    event->name = event->event.string_at({"metadata", "name"});
+  }
+  ++event->count;
+  event->last = now;
+  event->event["message"] = text;
+  event->event["count"] = event->count;
+  event->event["lastTimestamp"] = rfc3339(options_.wall_clock());
+  event->dirty = true;
+  if (!event->writing) write(event);
+}
+
+json::Value EventRecorder::make(const json::Value& about, std::string_view type,
+                                std::string_view reason, std::string_view message) const {
+  const std::string_view name = about.string_at({"metadata", "name"});
+  std::string_view space = about.string_at({"metadata", "namespace"});
+  if (space.empty()) space = "default";  // where those of objects without a name space go
+  const std::string now = rfc3339(options_.wall_clock());
+
+  json::Value event;
+  event["apiVersion"] = "v1";
+  event["kind"] = "Event";
+  const std::string suffix = fmt::format(".{:016x}", io::random_u64());
+  event["metadata"]["name"] = cut(name, kMaxName - suffix.size()) + suffix;
+  event["metadata"]["namespace"] = space;
+  json::Value& involved = event["involvedObject"];
+  for (const std::string_view field : {"kind", "apiVersion"}) {
+    involved[field] = about.string_at({field});
+  }
+  involved["name"] = name;
+  involved["namespace"] = about.string_at({"metadata", "namespace"});
+  involved["uid"] = about.string_at({"metadata", "uid"});
+  involved["resourceVersion"] = about.string_at({"metadata", "resourceVersion"});
+  event["type"] = type;
+  event["reason"] = cut(reason, kMaxReason);
+  event["message"] = message;
+  event["source"]["component"] = options_.component;
+  event["reportingComponent"] = options_.component;
+  event["reportingInstance"] = options_.instance;
+  event["firstTimestamp"] = now;
+  event["lastTimestamp"] = now;
+  return event;
+}
+
+void EventRecorder::write(const std::shared_ptr<Known>& known) {
+  known->writing = true;
+  known->dirty = false;
+  const bool is_new = known->event.find_path({"metadata", "resourceVersion"}) == nullptr;
+  const auto done = [this, known, is_new, alive = alive_](const Result<json::Value>& answer) {
+    if (*alive) written(known, answer, is_new);
+  };
+  const std::string_view space = known->event.string_at({"metadata", "namespace"});
+  if (is_new) return client_.create(resources::events(), space, known->event, {}, done);
+  json::Value patch;
+  for (const std::string_view field : {"count", "message", "lastTimestamp"}) {
+    patch[field] = *known->event.find(field);
+  }
+  client_.patch(resources::events(), space, known->name, PatchType::kMerge, patch, {}, done);
+}
+
+void EventRecorder::written(const std::shared_ptr<Known>& known, const Result<json::Value>& answer,
+                            bool is_new) {
+  known->writing = false;
+  if (answer) {
+    known->event["metadata"]["resourceVersion"] =
+        answer->string_at({"metadata", "resourceVersion"});
+  } else if (!is_new && answer.error().code() == Code::kNotFound) {
+    // Events live for an hour; this one is told anew.
+    known->event["metadata"].erase("resourceVersion");
+    known->dirty = true;
+  } else {
+    log::warning("an event could not be told: {}", answer.error().message());
+  }
+  if (known->dirty) write(known);
+}
+
+}  // namespace divisi::kube

@@ -1,0 +1,80 @@
+// EventRecorder: tells of what happened to an object, as `kubectl describe` shows it.
+//
+// Loop only; never fails: what cannot be written is logged. Alike ones are joined as kubectl's
+// users know it: the same event again only raises the count of the first; more than ten that differ
+// in their message alone become one; an object that is told too much about is no longer for a
+// while.
+#pragma once
+
+#include "json/value.h"
+#include "kube/client.h"
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace divisi::kube {
+
+struct RecorderOptions {
+  std::string component{};  // who tells: "di-operator"
+  std::string instance{};   // which of several
+  int alike = 10;           // so many with other messages within `alike_within` are joined
+  std::chrono::seconds alike_within{600};
+  double burst = 25;  // events an object at once, then one each `refill`
+  std::chrono::seconds refill{300};
+  std::size_t remembered = 4096;  // events; the oldest are forgotten
+  std::function<std::chrono::system_clock::time_point()> wall_clock = [] {
+    return std::chrono::system_clock::now();
+  };
+};
+
+class EventRecorder {
+ public:
+  EventRecorder(Client& client, RecorderOptions options);
+  ~EventRecorder();
+
+  // `about`: the object, or at least its kind, apiVersion, and metadata's name, namespace and uid.
+  // `type` is "Normal" or "Warning".
+  void record(const json::Value& about, std::string_view type, std::string_view reason,
+              std::string_view message);
+
+ private:
+  struct Known {
+    std::string name;  // of the Event object
+    std::int64_t count = 0;
+    io::TimePoint last{};
+    bool writing = false;  // one request at a time; the rest raises `count`
+    bool dirty = false;    // count has grown since
+    json::Value event{};
+  };
+  struct Alike {
+    std::deque<io::TimePoint> times;
+  };
+  struct Bucket {
+    double tokens;
+    io::TimePoint at;
+  };
+  using Knowns = std::list<std::pair<std::string, std::shared_ptr<Known>>>;
+
+  bool allowed(const std::string& object);
+  std::shared_ptr<Known> known(const std::string& key);
+  void write(const std::shared_ptr<Known>& known);
+  void written(const std::shared_ptr<Known>& known, const Result<json::Value>& answer, bool is_new);
+  json::Value make(const json::Value& about, std::string_view type, std::string_view reason,
+                   std::string_view message) const;
+
+  Client& client_;
+  const RecorderOptions options_;
+  Knowns order_;  // newest first
+  std::unordered_map<std::string, Knowns::iterator> known_;
+  std::unordered_map<std::string, Alike> alike_;
+  std::unordered_map<std::string, Bucket> buckets_;
+  std::shared_ptr<bool> alive_;
+};
+
+}  // namespace divisi::kube

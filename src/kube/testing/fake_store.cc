@@ -1,0 +1,49 @@
+#include "kube/testing/fake_store.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace divisi::kube::testing {
+
+const FakeStore::Objects& FakeStore::all(const std::string& collection) const {
+  static const Objects kNone;
+  const auto found = collections_.find(collection);
+  return found == collections_.end() ? kNone : found->second;
+}
+
+const json::Value* FakeStore::find(const std::string& collection, const std::string& key) const {
+  const Objects& objects = all(collection);
+  const auto found = objects.find(key);
+  return found == objects.end() ? nullptr : &found->second;
+}
+
+const json::Value& FakeStore::put(const std::string& collection, const std::string& key,
+                                  const char* type, json::Value object) {
+  object["metadata"]["resourceVersion"] = std::to_string(++version_);
+  history_.push_back({version_, collection, type, object});
+  return collections_[collection][key] = std::move(object);
+}
+
+const json::Value& FakeStore::create(const std::string& collection, const std::string& key,
+                                     json::Value object, const std::string& now) {
+  object["metadata"]["uid"] = fmt::format("00000000-0000-4000-8000-{:012}", next_uid_++);
+  object["metadata"]["creationTimestamp"] = now;
+  return put(collection, key, "ADDED", std::move(object));
+}
+
+const json::Value& FakeStore::update(const std::string& collection, const std::string& key,
+                                     json::Value object) {
+  return put(collection, key, "MODIFIED", std::move(object));
+}
+
+json::Value FakeStore::remove(const std::string& collection, const std::string& key) {
+  Objects& objects = collections_[collection];
+  json::Value last = std::move(objects.find(key)->second);
+  objects.erase(key);
+  last["metadata"]["resourceVersion"] = std::to_string(++version_);
+  history_.push_back({version_, collection, "DELETED", last});
+  return last;
+}
+
+}  // namespace divisi::kube::testing
