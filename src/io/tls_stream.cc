@@ -105,7 +105,8 @@ ssize_t TlsStream::read(std::span<const iovec> parts) {
 }
 
 ssize_t TlsStream::read_part(const iovec& part) {
-  if (closed_ || failed_) return -ECONNRESET;
+  if (closed_) return -ECONNRESET;
+  if (read_error_ != 0) return -read_error_;
   for (;;) {
     ERR_clear_error();
     std::size_t n = 0;
@@ -122,8 +123,12 @@ ssize_t TlsStream::read_failed(int result) {
   failed_ = true;
   const int reason = ERR_GET_REASON(ERR_peek_error());
   tls_errors();
-  if (ended_ || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) return -ECONNRESET;
-  return is_about_certificates(reason) ? -EACCES : -EPROTO;
+  if (ended_ || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
+    read_error_ = ECONNRESET;
+  } else {
+    read_error_ = is_about_certificates(reason) ? EACCES : EPROTO;
+  }
+  return -read_error_;
 }
 
 ssize_t TlsStream::write(std::span<const iovec> parts) {
@@ -195,9 +200,10 @@ void TlsStream::start_reading(std::function<bool()> on_readable) {
   on_readable_ = std::move(on_readable);
   if (!on_readable_ || closed_) return;
   watch_plain();
-  // What came along with the last of the handshake makes no event of its own.
-  drained_ = !buffered();
-  read_again_later();
+  // What came along with the last of the handshake makes no event of its own, nor does a plain
+  // stream that ended while nobody read it.
+  drained_ = false;
+  read_later();
 }
 
 void TlsStream::watch_plain() {
@@ -217,13 +223,19 @@ bool TlsStream::on_plain_readable() {
   return !closed_ && (on_done_ || on_readable_);
 }
 
+// Whether read() has something to say that the plain stream will not announce again: bytes, the
+// peer's goodbye, or an error.
 bool TlsStream::buffered() const {
-  return SSL_has_pending(session_.get()) == 1 || BIO_ctrl_pending(from_peer_) > 0 || ended_;
+  return SSL_has_pending(session_.get()) == 1 || BIO_ctrl_pending(from_peer_) > 0 || ended_ ||
+         read_error_ != 0 || (SSL_get_shutdown(session_.get()) & SSL_RECEIVED_SHUTDOWN) != 0;
 }
 
 // A reader that took only part of what is decrypted is told again, as a socket would.
 void TlsStream::read_again_later() {
-  if (drained_ || !on_readable_ || closed_ || !buffered()) return;
+  if (!drained_ && on_readable_ && !closed_ && buffered()) read_later();
+}
+
+void TlsStream::read_later() {
   reactor_.post([weak = weak_from_this()] {
     const auto self = weak.lock();
     if (!self || self->closed_ || self->drained_ || !self->on_readable_) return;

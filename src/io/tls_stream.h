@@ -47,6 +47,7 @@ class TlsStream final : public Stream, public std::enable_shared_from_this<TlsSt
   void watch_plain();
   bool buffered() const;
   void read_again_later();
+  void read_later();
   ssize_t feed();
   ssize_t read_part(const iovec& part);
   ssize_t read_failed(int result);
@@ -77,7 +78,8 @@ class TlsStream final : public Stream, public std::enable_shared_from_this<TlsSt
   bool shuts_ = false;   // our goodbye is in pending_ or sent
   bool failed_ = false;  // the session cannot be used any more
   bool closed_ = false;
-  int broken_ = 0;  // errno of a write
+  int read_error_ = 0;  // errno of a read that failed for good
+  int broken_ = 0;      // errno of a write
 };
 
 }  // namespace divisi::io
