@@ -20,7 +20,7 @@ constexpr Nanos power_of_ten(int exponent) {
   for (int i = 0; i < exponent; ++i) power *= 10;
   return power;
 }
-constexpr Nanos kMaxNanos = power_of_ten(kMaxDigits);
+constexpr Nanos kMaxNanos = power_of_ten(kMaxDigits) - 1;
 constexpr Nanos kMaxBinary = std::numeric_limits<std::int64_t>::max();  // units
 
 // Longer texts than any that means something.
@@ -218,7 +218,7 @@ Result<Quantity> Quantity::parse(std::string_view text) {
                    text);
   }
   if (!nanos || *nanos > kMaxNanos) {
-    return failure(Code::kInvalid, "the quantity \"{}\" is larger than 10^29", text);
+    return failure(Code::kInvalid, "the quantity \"{}\" is 10^29 or more", text);
   }
   return Quantity(negative ? -*nanos : *nanos, format, 0);
 }

@@ -5,7 +5,7 @@
 //   memory.to_string();   // "1536Mi"
 //
 // Exact: a count of billionths (nano is the smallest unit, finer amounts are rounded away from
-// zero, as Kubernetes does). Amounts beyond 10^29 are refused when read; sums stop there.
+// zero, as Kubernetes does). Amounts of 10^29 and more are refused when read; sums stop below it.
 #pragma once
 
 #include "base/status.h"
@@ -26,8 +26,9 @@ class Quantity {
   explicit Quantity(std::int64_t amount, Format format = Format::kDecimalSi);
   static Quantity from_milli(std::int64_t thousandths, Format format = Format::kDecimalSi);
 
-  // kInvalid names the text and what is wrong with it. An amount with a binary suffix is capped
-  // at 2^63-1, as Kubernetes does.
+  // kInvalid names the text and what is wrong with it (also for "-" and "Ki", which Kubernetes
+  // reads as 0 against its own grammar). An amount with a binary suffix is capped at 2^63-1, as
+  // Kubernetes does.
   static Result<Quantity> parse(std::string_view text);
 
   // The canonical form: no fraction, the largest suffix that loses nothing.

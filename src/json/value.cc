@@ -39,6 +39,9 @@ bool equivalent_objects(const Object& a, const Object& b) {
 
 }  // namespace
 
+Value::Value(Value&& other) noexcept = default;
+Value& Value::operator=(Value&& other) noexcept = default;
+
 const Value* Value::find(std::string_view key) const noexcept {
   const Object* object = as_object();
   if (object == nullptr) return nullptr;

@@ -41,6 +41,13 @@ class Value {
   Value(Array value) : data_(std::move(value)) {}
   Value(Object value) : data_(std::move(value)) {}
 
+  // Moves are not inline: g++ 12 warns of strings in the variant that are never there.
+  Value(const Value&) = default;
+  Value& operator=(const Value&) = default;
+  Value(Value&& other) noexcept;
+  Value& operator=(Value&& other) noexcept;
+  ~Value() = default;
+
   bool is_null() const noexcept { return std::holds_alternative<std::monostate>(data_); }
 
   // Null unless the value is of that kind.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 namespace divisi::json {
@@ -56,6 +57,73 @@ TEST(JsonTest, BoundsDepthAndSize) {
   EXPECT_FALSE(parse("[[[1]]]", {.max_depth = 2}).has_value());
   EXPECT_TRUE(parse("[[1]]", {.max_depth = 2}).has_value());
   EXPECT_THAT(parse("[1, 2]", {.max_bytes = 5}).error().message(), HasSubstr("limit of 5"));
+}
+
+TEST(JsonTest, ChangesInPlace) {
+  Value pod;
+  pod["metadata"]["labels"]["app"] = "x";
+  pod["metadata"]["name"] = "a";
+  pod["spec"]["replicas"] = 3;
+  EXPECT_EQ(print(pod), R"({"metadata":{"labels":{"app":"x"},"name":"a"},"spec":{"replicas":3}})");
+  EXPECT_TRUE(pod.find("metadata")->erase("labels"));
+  EXPECT_FALSE(pod.find("metadata")->erase("labels"));
+  EXPECT_FALSE(Value(7).erase("x"));
+  *pod.find("metadata")->find("name")->as_string() += "b";
+  pod["spec"]["list"] = Array{1};
+  pod["spec"]["list"].as_array()->push_back(2);
+  EXPECT_EQ(print(pod), R"({"metadata":{"name":"ab"},"spec":{"replicas":3,"list":[1,2]}})");
+  pod["spec"]["replicas"]["now"] = "an object";
+  EXPECT_EQ(pod.string_at({"spec", "replicas", "now"}), "an object");
+}
+
+TEST(JsonTest, FindsByPath) {
+  const Value value = *parse(R"({"a":{"b":{"s":"x","i":7,"t":true}},"l":[1]})");
+  EXPECT_EQ(value.string_at({"a", "b", "s"}), "x");
+  EXPECT_EQ(value.int_at({"a", "b", "i"}), 7);
+  EXPECT_EQ(value.bool_at({"a", "b", "t"}), true);
+  EXPECT_EQ(value.string_at({"a", "b", "i"}), "");
+  EXPECT_EQ(value.int_at({"a", "x", "i"}), std::nullopt);
+  EXPECT_EQ(value.bool_at({"l", "x"}), std::nullopt);
+  EXPECT_EQ(value.find_path({}), &value);
+}
+
+TEST(JsonTest, ComparesByMeaning) {
+  const auto same = [](std::string_view a, std::string_view b) {
+    return equivalent(*parse(a), *parse(b)) && equivalent(*parse(b), *parse(a));
+  };
+  EXPECT_TRUE(same(R"({"a":1,"b":[{"x":1,"y":2}]})", R"({"b":[{"y":2.0,"x":1}],"a":1.0})"));
+  EXPECT_FALSE(same(R"({"a":1,"b":2})", R"({"a":1,"c":2})"));
+  EXPECT_FALSE(same(R"({"a":1})", R"({"a":1,"c":2})"));
+  EXPECT_FALSE(same("[1,2]", "[2,1]"));
+  EXPECT_FALSE(same("[1]", "[1,1]"));
+  EXPECT_FALSE(same("1", "\"1\""));
+  EXPECT_FALSE(same("9007199254740993", "9007199254740992.0"));
+  EXPECT_FALSE(same("9223372036854775807", "9223372036854775808"));
+  EXPECT_FALSE(same("1", "1.5"));
+  EXPECT_FALSE(same("0", "null"));
+}
+
+TEST(JsonTest, ReadsTheNearestDoubleAndRefusesWhatIsTooLarge) {
+  EXPECT_EQ(*parse("0.1")->as_double(), 0.1);
+  EXPECT_EQ(*parse("123456789.123456789e-3")->as_double(), 123456.789123456789);
+  EXPECT_EQ(*parse("2.2250738585072011e-308")->as_double(), 2.2250738585072011e-308);
+  EXPECT_EQ(*parse("1e-999")->as_double(), 0);
+  EXPECT_EQ(*parse("18446744073709551615")->as_double(), 18446744073709551615.0);
+  EXPECT_THAT(parse("[1e999]").error().message(), HasSubstr("line 1, column"));
+}
+
+TEST(JsonTest, ReadsAnObjectOfManyKeysAndFindsTheOneThatIsThereTwice) {
+  std::string text = "{";
+  for (int i = 0; i < 100000; ++i) text += fmt::format("\"{}\":{},\n", i, i);
+  EXPECT_EQ(parse(text + "\"x\":1}")->as_object()->size(), 100001U);
+  EXPECT_THAT(parse(text + "\"77\":1}").error().message(),
+              HasSubstr("line 100001, column 1: this key appears twice"));
+}
+
+TEST(JsonTest, EscapesWhatJsonCannotHold) {
+  EXPECT_EQ(print(Value(std::string("a\"\\\b\f\n\r\t\x01\x1f\x7f/\0z", 14))),
+            R"("a\"\\\b\f\n\r\t\u0001\u001f)"
+            "\x7f/\\u0000z\"");
 }
 
 }  // namespace
