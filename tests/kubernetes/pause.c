@@ -1,5 +1,5 @@
-// pause: does nothing, until it is told to end. It is the init of a cell and of every pod, so it also
-// reaps what is left to it: nobody else would.
+// pause: does nothing, until it is told to end. It is the init of a cell and of every pod, so it
+// also reaps what is left to it: nobody else would.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

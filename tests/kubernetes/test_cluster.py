@@ -1,15 +1,19 @@
 """The Kubernetes of the tests is a real one, and leaves nothing behind. Needs root, like its node."""
 
 import os
+import pathlib
 import signal
+import subprocess
 import sys
 
 import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
 
 from cluster import build, cgroups, leftovers  # noqa: E402
+from cluster.instance import running  # noqa: E402
+from cluster.paths import state_folder  # noqa: E402
 from harness import BUSYBOX, Instance, answers, command, pod, succeed, wait_for  # noqa: E402
 
 
@@ -41,7 +45,8 @@ def test_the_name_of_a_service_leads_to_its_pod(node):
                {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
                 "spec": {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]}})
     node.kubectl("wait", "pod/server", "--for=condition=Ready", "--timeout=60s")
-    node.apply(pod("client", "until wget -q -O - http://web.default.svc.cluster.local; do sleep 0.1; done; wget -q -O - http://web"))
+    node.apply(pod("client", "until wget -q -O - http://web.default.svc.cluster.local; do sleep 0.1; done;"
+                             "wget -q -O - http://web"))
     assert node.finished("client")["exitCode"] == 0
     assert node.kubectl("logs", "client") == "served\nserved\n"
     assert node.kubectl("exec", "server", "--", "cat", "/www/index.html") == "served\n"
@@ -105,9 +110,22 @@ def test_a_crashed_instance_can_be_started_again_and_a_running_one_cannot():
         again = command("up", "--name", instance.name)
         assert again.returncode == 1 and "is running already: KUBECONFIG=" in again.stderr
         os.kill(instance.pid("etcd"), signal.SIGKILL)
-        wait_for("the end of etcd", lambda: command("certificate", "--name", instance.name, "--user", "x").returncode == 1)
+        wait_for("the end of etcd", lambda: not running(instance.name))
         instance.up()
         assert instance.kubectl("get", "namespaces", "-o", "name").startswith("namespace/default")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_an_up_that_is_killed_half_way_can_be_taken_down(how):
+    instance = Instance()
+    with subprocess.Popen([HERE / "up", "--name", instance.name], stderr=subprocess.DEVNULL) as starting:
+        kubelet = state_folder(instance.name) / "pids" / "kubelet"
+        wait_for("the kubelet to be started", kubelet.exists)
+        namespaces = leftovers.namespaces_of(kubelet.read_text().split()[0])
+        starting.send_signal(how)
+    taken_down = command("down", "--name", instance.name).returncode
+    assert taken_down == (0 if how == signal.SIGKILL else 1), "only a killed one leaves the work to down"
+    assert leftovers.of(instance.name, namespaces) == []
 
 
 def test_users_are_who_their_certificates_and_tokens_say():
@@ -125,8 +143,8 @@ def test_users_are_who_their_certificates_and_tokens_say():
         assert "alice" in who and "guests" in who
         assert "Forbidden" in instance.run_kubectl("get", "secrets", *alice).stderr
         brief = certificate("--user", "brief", "--seconds", "1")
-        wait_for("the certificate to expire", lambda: "expired" in instance.run_kubectl("auth", "whoami", *brief).stderr
-                 or "logged in to the server" in instance.run_kubectl("auth", "whoami", *brief).stderr)
+        wait_for("the certificate to expire",
+                 lambda: "Unauthorized" in instance.run_kubectl("auth", "whoami", *brief).stderr)
 
 
 @pytest.mark.parametrize("name, arguments, code, complaint", [

@@ -26,7 +26,8 @@ LINKS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", 
 DEBIAN = {
     "containerd": {"usr/bin/containerd": "bin", "usr/bin/containerd-shim-runc-v2": "bin", "usr/bin/ctr": "bin"},
     "runc": {"usr/sbin/runc": "bin"},
-    "containernetworking-plugins": {f"usr/lib/cni/{name}": "cni" for name in ("ptp", "host-local", "loopback", "portmap")},
+    "containernetworking-plugins": {f"usr/lib/cni/{name}": "cni"
+                                    for name in ("ptp", "host-local", "loopback", "portmap")},
     "busybox-static": {"bin/busybox": "bin"},
 }
 
@@ -60,7 +61,8 @@ def ensure(say=lambda line: None):
     folder = cache_root() / key()
     if folder.is_dir():
         return Programs(folder)
-    with locked(folder.with_name(folder.name + ".lock"), wait=lambda: say("another process is building: waiting for it"), remove=True):
+    lock = folder.with_name(folder.name + ".lock")
+    with locked(lock, wait=lambda: say("another process is building: waiting for it"), remove=True):
         if not folder.is_dir():
             _build(folder, say)
     return Programs(folder)
@@ -75,7 +77,7 @@ def _build(folder, say):
         (made / "cni").mkdir()
         for package, files in DEBIAN.items():
             _unpack(package, files, pathlib.Path(work), made, say)
-        _run(["gcc", "-Os", "-static", "-s", "-Wall", "-Wextra", "-o", made / "bin/pause", HERE / "pause.c"], "compile pause.c")
+        _run(["gcc", "-Os", "-static", "-s", "-o", made / "bin/pause", HERE / "pause.c"], "compile pause.c")
         go = toolchain.find(say)
         version = kubernetes_version()
         major, minor = version.lstrip("v").split(".")[:2]
@@ -91,7 +93,7 @@ def _build(folder, say):
 
 
 def _run(command, what, **options):
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, **options)
+    done = subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, capture_output=True, text=True, **options)
     if done.returncode != 0:
         raise Problem(f"cannot {what}: {toolchain.last_line(done.stderr)}")
 
@@ -115,7 +117,8 @@ def _unpack(package, files, work, made, say):
 
 def _compile(go, module, output, flags, say):
     """Static and stripped, no path of this machine inside; says how far it is every few seconds."""
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-buildvcs=false"}
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off",
+                   "GOFLAGS": "-buildvcs=false"}
     listed = subprocess.run([go, "list", "-deps", "."], cwd=module, env=environment, capture_output=True, text=True)
     total = len(listed.stdout.split())
     command = [go, "build", "-v", "-trimpath", "-ldflags", " ".join(["-s", "-w", *flags]), "-o", output, "."]

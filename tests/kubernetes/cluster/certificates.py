@@ -37,7 +37,8 @@ keyUsage = critical,digitalSignature
 extendedKeyUsage = serverAuth,clientAuth
 {names}
 """
-NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+CURVE = ["-pkeyopt", "ec_paramgen_curve:prime256v1"]
+NEW_KEY = ["-newkey", "ec", *CURVE, "-nodes"]
 
 
 def _openssl(*arguments):
@@ -58,7 +59,7 @@ class Authority:
         _openssl("req", "-x509", *NEW_KEY, "-keyout", folder / "ca.key", "-out", folder / "ca.crt", "-days", "3650",
                  "-subj", "/CN=divisi-test-ca", "-addext", "keyUsage=critical,digitalSignature,keyCertSign,cRLSign")
         # Service account tokens are signed with a key pair of their own, which no certificate belongs to.
-        _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-out", folder / "accounts.key")
+        _openssl("genpkey", "-algorithm", "EC", *CURVE, "-out", folder / "accounts.key")
         _openssl("pkey", "-in", folder / "accounts.key", "-pubout", "-out", folder / "accounts.pub")
         return Authority(folder)
 

@@ -18,7 +18,8 @@ class Arguments(argparse.ArgumentParser):
                          formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
     def add_name(self):
-        self.add_argument("--name", default="default", help="which instance; up to 24 of a-z, 0-9 and - (default: default)")
+        self.add_argument("--name", default="default",
+                          help="which instance; up to 24 of a-z, 0-9 and - (default: default)")
 
     def error(self, message):
         self.exit(2, f"{self.prog}: {message} (see tests/kubernetes/{self.prog} --help)\n")

@@ -24,7 +24,7 @@ def free_port():
 
 
 class ControlPlane:
-    """After start(): .port, .api, .authority, .kubeconfig."""
+    """After start(): .server, .api, .authority, .kubeconfig."""
 
     def __init__(self, daemons, service_accounts):
         self.daemons = daemons
@@ -44,13 +44,14 @@ class ControlPlane:
             self._start_etcd(etcd, peers)
             self._start_api_server("127.0.0.1", self.port, etcd)
         self.api = Api(self.port, self.authority)
-        self.kubeconfig = kubeconfig(self.folder / "kubeconfig", f"https://127.0.0.1:{self.port}", self.authority, "admin")
+        self.server = f"https://127.0.0.1:{self.port}"
+        self.kubeconfig = kubeconfig(self.folder / "kubeconfig", self.server, self.authority, "admin")
         self.daemons.wait("the API server to be ready", self.api.ready, READY_SECONDS, "kube-apiserver")
 
     def own_kubeconfig(self, user, groups=()):
         """For a component, which dials the server from where it runs."""
         self.authority.issue(user, user, groups)
-        server = f"https://{NODE_ADDRESS}:6443" if self.in_cell else f"https://127.0.0.1:{self.port}"
+        server = f"https://{NODE_ADDRESS}:6443" if self.in_cell else self.server
         return kubeconfig(self.folder / f"{user.replace(':', '-')}.kubeconfig", server, self.authority, user)
 
     def start_controllers(self):
@@ -62,7 +63,8 @@ class ControlPlane:
             f"--root-ca-file={pki / 'ca.crt'}", f"--cluster-signing-cert-file={pki / 'ca.crt'}",
             f"--cluster-signing-key-file={pki / 'ca.key'}", "--secure-port=0")
         account = "/api/v1/namespaces/default/serviceaccounts/default"
-        self.daemons.wait("the default service account", lambda: self.api.get(account), READY_SECONDS, "kube-controller-manager")
+        self.daemons.wait("the default service account", lambda: self.api.get(account), READY_SECONDS,
+                          "kube-controller-manager")
 
     def start_scheduler(self):
         self.daemons.start("kube-scheduler", f"--kubeconfig={self.own_kubeconfig('system:kube-scheduler')}",
@@ -75,9 +77,8 @@ class ControlPlane:
         self.authority.issue("kube-apiserver", "kube-apiserver", ["system:masters"], names)
         self.authority.issue("admin", "admin", ["system:masters"])
         token = secrets.token_hex(24)
-        for name, text in (("token", f"{token}\n"), ("tokens.csv", f"{token},admin-token,admin-token,system:masters\n")):
-            (self.folder / name).write_text(text)
-            (self.folder / name).chmod(0o600)
+        (self.folder / "token").write_text(token + "\n")
+        (self.folder / "tokens.csv").write_text(f"{token},admin-token,admin-token,system:masters\n")
 
     def _start_etcd(self, port, peers):
         clients, members = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peers}"

@@ -24,8 +24,8 @@ COREFILE = """.:53 {{
 RBAC = "rbac.authorization.k8s.io"
 ROLE = {
     "apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": USER},
-    "rules": [{"apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": ["list", "watch"]},
-              {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}],
+    "rules": [{"apiGroups": [group], "resources": resources, "verbs": ["list", "watch"]} for group, resources in (
+        ("", ["endpoints", "services", "pods", "namespaces"]), ("discovery.k8s.io", ["endpointslices"]))],
 }
 BINDING = {
     "apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": USER},
@@ -40,7 +40,8 @@ def start(daemons, control_plane):
                      lambda kind=kind, body=body: control_plane.api.create(f"/apis/{RBAC}/v1/{kind}", body),
                      10, "kube-apiserver")
     corefile = daemons.folder / "Corefile"
-    corefile.write_text(COREFILE.format(address=NODE_ADDRESS, domain=DOMAIN, kubeconfig=control_plane.own_kubeconfig(USER)))
+    kubeconfig = control_plane.own_kubeconfig(USER)
+    corefile.write_text(COREFILE.format(address=NODE_ADDRESS, domain=DOMAIN, kubeconfig=kubeconfig))
     daemons.start("coredns", "-conf", corefile)
 
 

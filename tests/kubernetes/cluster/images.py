@@ -3,7 +3,7 @@
 An image is one layer, a tar of the files, with three JSON documents round it (the OCI image layout); an
 archive of that is what containerd imports. Pods say `imagePullPolicy: Never`.
 
-  archive = image("docker.io/local/tool:1", {"/bin/tool": pathlib.Path("build/tool")}, ["/bin/tool"])
+  archive = image("docker.io/local/tool:1", {"/bin/tool": pathlib.Path("build/tool")}, entrypoint=["/bin/tool"])
   load(programs, socket, archive)
 """
 
@@ -23,6 +23,7 @@ REFERENCE = re.compile(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+:[A-Za-z0-9._-]{1,
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # Go's names
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
+SEARCH_PATH = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
@@ -49,8 +50,9 @@ def _layer(files, links):
     return buffer.getvalue()
 
 
-def image(reference, files, command, links=None, environment=("PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",)):
-    """The bytes of an archive. `files`: path in the image to a path here, or to the bytes; all are executable."""
+def image(reference, files, *, links=None, entrypoint=(), command=()):
+    """The bytes of an archive. `files`: path in the image to a path here, or to the bytes; all are executable.
+    A pod's `command` takes the place of the entrypoint, its `args` that of the command."""
     if not REFERENCE.fullmatch(reference):
         raise Problem(f"'{reference}' is no full image name: write it like docker.io/local/NAME:1")
     for name in [*files, *(links or {})]:
@@ -69,7 +71,7 @@ def image(reference, files, command, links=None, environment=("PATH=/usr/local/b
 
     configuration = put(document({
         "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()), "os": "linux",
-        "config": {"Entrypoint": list(command), "Env": list(environment)},
+        "config": {"Entrypoint": list(entrypoint), "Cmd": list(command), "Env": [SEARCH_PATH]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }), CONFIG)
     manifest = put(document({"schemaVersion": 2, "mediaType": MANIFEST, "config": configuration,
@@ -93,7 +95,7 @@ def load(programs, socket, archive):
 
 
 def pause(programs, reference):
-    return image(reference, {"/pause": programs["pause"]}, ["/pause"])
+    return image(reference, {"/pause": programs["pause"]}, entrypoint=["/pause"])
 
 
 def busybox_files(programs):

@@ -62,8 +62,8 @@ def _start(name, folder, programs, control_plane_only, controllers, say):
     if not control_plane_only:
         node.wait()
         dns.wait(daemons)
-    facts = {"name": name, "kubeconfig": str(plane.kubeconfig), "server": f"https://127.0.0.1:{plane.port}",
-             "kubectl": str(programs["kubectl"]), "folder": str(folder), "token": (folder / "token").read_text().strip()}
+    facts = {"name": name, "folder": str(folder), "kubeconfig": str(plane.kubeconfig), "server": plane.server,
+             "token": (folder / "token").read_text().strip(), "kubectl": str(programs["kubectl"])}
     (folder / "facts.json").write_text(json.dumps(facts, indent=1) + "\n")
     return facts
 

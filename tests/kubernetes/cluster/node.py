@@ -91,8 +91,8 @@ class Node:
             "syncFrequency": "5s",
         })
         kubeconfig = self.control_plane.own_kubeconfig(f"system:node:{NAME}", ["system:nodes"])
-        self.daemons.start("kubelet", "--config", configuration, "--kubeconfig", kubeconfig, "--hostname-override", NAME,
-                           "--node-ip", NODE_ADDRESS)
+        self.daemons.start("kubelet", "--config", configuration, "--kubeconfig", kubeconfig,
+                           "--hostname-override", NAME, "--node-ip", NODE_ADDRESS)
 
     def _start_proxy(self):
         kubeconfig = self.control_plane.own_kubeconfig("system:kube-proxy")

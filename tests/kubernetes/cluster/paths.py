@@ -58,7 +58,7 @@ def locked(path, wait=None, remove=False):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if wait is None:
-                    raise Problem(f"'{path.stem}' is being started or stopped by another process: wait for it") from None
+                    raise Problem(f"'{path.stem}' is in the hands of another process: wait until it is done") from None
                 wait()
                 fcntl.flock(file, fcntl.LOCK_EX)
             if not _same_file(file, path):

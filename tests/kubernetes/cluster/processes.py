@@ -114,7 +114,8 @@ def spawn(argv, record_path, log_path, *, environment, outer=None, inner=None, k
         text = os.read(told_reader, 4096).decode()
         os.waitpid(first, 0)
         if not text.isdigit():
-            raise Problem(f"cannot start {pathlib.Path(argv[0]).name}: {text.removeprefix('error ') or 'it ended at once'}")
+            reason = text.removeprefix("error ") or "it ended at once"
+            raise Problem(f"cannot start {pathlib.Path(argv[0]).name}: {reason}")
         record = Record.of(int(text))
         record.write(record_path)
         os.write(go_writer, b"g")

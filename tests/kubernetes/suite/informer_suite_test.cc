@@ -1,0 +1,167 @@
+// Informers against a real API server: under churn, and behind a proxy that spoils everything.
+
+#include "kubernetes/suite/cluster.h"
+#include "kubernetes/suite/fault_proxy.h"
+
+#include <atomic>
+#include <random>
+
+namespace divisi::kube::suite {
+namespace {
+
+using namespace std::chrono_literals;
+
+class InformerSuite : public Cluster {
+ protected:
+  // Creates, changes and deletes objects, many at once, until `count` writes are done.
+  void churn(int count, int objects, std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::atomic<int> pending{0};
+    for (int i = 0; i < count; ++i) {
+      const std::string name = "m" + std::to_string(random() % static_cast<std::uint64_t>(objects));
+      const std::uint64_t kind = random() % 10;
+      while (pending > 32) std::this_thread::yield();
+      ++pending;
+      session_->reactor().post([&, name, kind, i] {
+        // What the other writes did to that name before decides the outcome; any is fine.
+        const auto done = [&](const Result<json::Value>&) { --pending; };
+        if (kind < 6) {
+          json::Value apply = config_map(name, std::to_string(i));
+          client().patch(resources::config_maps(), space_, name, PatchType::kApply, apply,
+                         {.field_manager = "suite", .force = true}, done);
+        } else if (kind < 8) {
+          client().create(resources::config_maps(), space_, config_map(name, std::to_string(i)), {},
+                          done);
+        } else {
+          client().remove(resources::config_maps(), space_, name, {}, done);
+        }
+      });
+    }
+    while (pending > 0) std::this_thread::yield();
+  }
+
+  std::unique_ptr<Informer> follow(Client& through, bool stream_list) {
+    std::unique_ptr<Informer> informer;
+    session_->reactor().run_on_loop([&] {
+      informer = std::make_unique<Informer>(
+          through, InformerOptions{.reflector = {.resource = resources::config_maps(),
+                                                 .space = space_,
+                                                 .label_selector = "app=suite",
+                                                 .page = 100,
+                                                 .stream_list = stream_list,
+                                                 .idle_timeout = 10s,
+                                                 .backoff = {50ms, 1s}}});
+      informer->start();
+    });
+    return informer;
+  }
+  void end(std::unique_ptr<Informer>& informer) {
+    session_->reactor().run_on_loop([&] { informer.reset(); });
+  }
+  bool equal(const Informer& informer) {
+    return eventually([&] { return informer.synced(); }) && settles(informer);
+  }
+  // Lists of kube-root-ca.crt and others are not ours: the selector leaves them out.
+  bool settles(const Informer& informer) {
+    const auto deadline = std::chrono::steady_clock::now() + 120s;
+    std::string difference_seen;
+    do {
+      difference_seen = difference_of(informer);
+      if (difference_seen.empty()) return true;
+      std::this_thread::sleep_for(50ms);  // between two looks
+    } while (std::chrono::steady_clock::now() < deadline);
+    ADD_FAILURE() << difference_seen
+                  << "; last error: " << informer.reflector().last_error().message();
+    return false;
+  }
+  std::string difference_of(const Informer& informer) {
+    auto fresh = list({.label_selector = "app=suite"});
+    if (!fresh) return fresh.error().message();
+    std::map<std::string, std::string> listed;
+    for (const json::Value& item : *fresh->find("items")->as_array()) {
+      listed[object_key(space_, item.string_at({"metadata", "name"}))] =
+          item.string_at({"metadata", "resourceVersion"});
+    }
+    std::map<std::string, std::string> cached;
+    session_->reactor().run_on_loop([&] {
+      for (const ObjectPtr& object : informer.all())
+        cached[object->key()] = object->resource_version();
+    });
+    return listed == cached ? std::string()
+                            : fmt::format("{} listed, {} cached", listed.size(), cached.size());
+  }
+};
+
+TEST_F(InformerSuite, TheCacheEqualsAFreshListAfterChurnOf2000Objects) {
+  auto paged = follow(client(), false);
+  auto streamed = follow(client(), true);
+  churn(4000, 2000, 1);
+  EXPECT_TRUE(equal(*paged));
+  EXPECT_TRUE(equal(*streamed));
+  std::uint64_t lists = 0;
+  session_->reactor().run_on_loop([&] { lists = streamed->reflector().counters().lists; });
+  EXPECT_EQ(lists, 1u) << "the server can stream its list, and nothing made it list again";
+  end(paged);
+  end(streamed);
+}
+
+TEST_F(InformerSuite, TheCacheEqualsAFreshListAfterEveryStorm) {
+  std::unique_ptr<FaultProxy> proxy;
+  std::unique_ptr<Transport> spoiled;
+  std::unique_ptr<Client> through;
+  session_->reactor().run_on_loop([&] {
+    auto made = FaultProxy::listen(session_->reactor(), client().transport(), 1);
+    ASSERT_TRUE(made) << made.error().message();
+    proxy = *std::move(made);
+    Config config;
+    config.server = proxy->url();
+    auto connected = connect(session_->reactor(), config);
+    ASSERT_TRUE(connected) << connected.error().message();
+    spoiled = *std::move(connected);
+    through = std::make_unique<Client>(session_->reactor(), *spoiled);
+  });
+  ASSERT_NE(through, nullptr);
+  const std::vector<std::pair<const char*, Storm>> storms{{"refusals", {.refuse = 0.5}},
+                                                          {"conflicts", {.conflict = 0.5}},
+                                                          {"410s", {.expire = 0.5}},
+                                                          {"dropped", {.drop = 0.5}},
+                                                          {"cut", {.cut = 0.2}},
+                                                          {"half-closed", {.half_close = 0.2}},
+                                                          {"repeated", {.repeat = 0.3}},
+                                                          {"slow", {.slow = 0.3}},
+                                                          {"all",
+                                                           {.refuse = 0.1,
+                                                            .conflict = 0.1,
+                                                            .expire = 0.1,
+                                                            .drop = 0.1,
+                                                            .cut = 0.1,
+                                                            .half_close = 0.1,
+                                                            .repeat = 0.1,
+                                                            .slow = 0.1}}};
+  for (const bool stream_list : {true, false}) {
+    auto informer = follow(*through, stream_list);
+    std::uint64_t seed = 1;
+    for (const auto& [name, storm] : storms) {
+      SCOPED_TRACE(name);
+      session_->reactor().run_on_loop([&] {
+        proxy->set_storm(storm);
+        proxy->cut_streams();
+      });
+      churn(200, 100, ++seed);
+      session_->reactor().run_on_loop([&] { proxy->set_storm({}); });
+      EXPECT_TRUE(equal(*informer));
+    }
+    end(informer);
+  }
+  std::uint64_t faults = 0;
+  session_->reactor().run_on_loop([&] {
+    faults = proxy->faults();
+    through.reset();
+    spoiled.reset();
+    proxy.reset();
+  });
+  EXPECT_GT(faults, 50u) << "the storms were not idle";
+}
+
+}  // namespace
+}  // namespace divisi::kube::suite
