@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <tuple>
 
 namespace divisi::json {
 namespace {
@@ -40,8 +41,10 @@ Status check_requirement(Requirement& requirement) {
 
 // Requirements in the one order that makes equal selectors equal.
 void sort_requirements(std::vector<Requirement>& requirements) {
-  std::stable_sort(requirements.begin(), requirements.end(),
-                   [](const Requirement& a, const Requirement& b) { return a.key < b.key; });
+  std::sort(requirements.begin(), requirements.end(),
+            [](const Requirement& a, const Requirement& b) {
+              return std::tie(a.key, a.op, a.values) < std::tie(b.key, b.op, b.values);
+            });
 }
 
 // Words and signs of the text form.

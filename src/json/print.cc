@@ -1,4 +1,4 @@
-// A Value as JSON text, appended to one string.
+// A Value as JSON text, appended to one buffer.
 #include "json/value.h"
 
 #include <array>
@@ -22,26 +22,34 @@ constexpr std::array<char, 256> kEscapes = [] {
   return table;
 }();
 
-void print_string(std::string& out, std::string_view text) {
-  out += '"';
-  std::size_t plain = 0;  // where the run that needs no escape starts
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const char escape = kEscapes[byte];
-    if (escape == 0) continue;
-    out.append(text, plain, i - plain);
-    plain = i + 1;
-    out += '\\';
-    out += escape;
-    if (escape == 'u') fmt::format_to(std::back_inserter(out), "{:04x}", byte);
-  }
-  out.append(text, plain);
-  out += '"';
+// Appends without a call for each byte, and without zeroing memory first, as a string would.
+using Buffer = fmt::memory_buffer;
+
+void append(Buffer& out, std::string_view text) {
+  out.append(text.data(), text.data() + text.size());
 }
 
-void print_double(std::string& out, double number) {
+void print_string(Buffer& out, std::string_view text) {
+  out.push_back('"');
+  const char* plain = text.data();  // where the run that needs no escape starts
+  const char* const end = plain + text.size();
+  for (const char* next = plain; next != end; ++next) {
+    const auto byte = static_cast<unsigned char>(*next);
+    const char escape = kEscapes[byte];
+    if (escape == 0) continue;
+    out.append(plain, next);
+    plain = next + 1;
+    out.push_back('\\');
+    out.push_back(escape);
+    if (escape == 'u') fmt::format_to(std::back_inserter(out), "{:04x}", byte);
+  }
+  out.append(plain, end);
+  out.push_back('"');
+}
+
+void print_double(Buffer& out, double number) {
   if (!std::isfinite(number)) {
-    out += "null";  // JSON has no word for it
+    append(out, "null");  // JSON has no word for it
     return;
   }
   fmt::format_to(std::back_inserter(out), "{}", number);
@@ -49,7 +57,7 @@ void print_double(std::string& out, double number) {
 
 class Printer {
  public:
-  Printer(std::string& out, int indent) : out_(out), indent_(indent) {}
+  Printer(Buffer& out, int indent) : out_(out), indent_(indent) {}
 
   void print(const Value& value, int level) {
     if (const std::string* text = value.as_string()) {
@@ -57,54 +65,54 @@ class Printer {
     } else if (const Object* object = value.as_object()) {
       print_all(*object, '{', '}', level, [&](const Member& member) {
         print_string(out_, member.first);
-        out_ += indent_ > 0 ? ": " : ":";
+        append(out_, indent_ > 0 ? ": " : ":");
         print(member.second, level + 1);
       });
     } else if (const Array* array = value.as_array()) {
       print_all(*array, '[', ']', level, [&](const Value& item) { print(item, level + 1); });
     } else if (const std::int64_t* integer = value.as_int()) {
       const fmt::format_int digits(*integer);
-      out_.append(digits.data(), digits.size());
+      append(out_, {digits.data(), digits.size()});
     } else if (const double* number = value.as_double()) {
       print_double(out_, *number);
     } else if (const bool* flag = value.as_bool()) {
-      out_ += *flag ? "true" : "false";
+      append(out_, *flag ? "true" : "false");
     } else {
-      out_ += "null";
+      append(out_, "null");
     }
   }
 
  private:
   template <class Items, class Print>
   void print_all(const Items& items, char open, char close, int level, Print print_item) {
-    out_ += open;
+    out_.push_back(open);
     bool first = true;
     for (const auto& item : items) {
-      if (!first) out_ += ',';
+      if (!first) out_.push_back(',');
       first = false;
       new_line(level + 1);
       print_item(item);
     }
     if (!items.empty()) new_line(level);
-    out_ += close;
+    out_.push_back(close);
   }
 
   void new_line(int level) {
     if (indent_ == 0) return;
-    out_ += '\n';
-    out_.append(static_cast<std::size_t>(level) * static_cast<std::size_t>(indent_), ' ');
+    out_.push_back('\n');
+    for (int i = 0; i < level * indent_; ++i) out_.push_back(' ');
   }
 
-  std::string& out_;
+  Buffer& out_;
   int indent_;
 };
 
 }  // namespace
 
 std::string print(const Value& value, int indent) {
-  std::string out;
+  Buffer out;
   Printer(out, indent).print(value, 0);
-  return out;
+  return {out.data(), out.size()};
 }
 
 }  // namespace divisi::json

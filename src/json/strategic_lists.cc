@@ -5,6 +5,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 namespace divisi::json {
 namespace {
@@ -49,8 +50,8 @@ Result<Positions> positions_of(const Array& list, std::string_view merge_key) {
 // An element of a list with the place it shall have.
 struct Placed {
   Value value;
-  std::size_t rank = 0;
-  std::optional<std::size_t> before;  // its place in the list as it was
+  std::pair<std::size_t, std::size_t> rank;  // in the order asked for, then as it came
+  std::optional<std::size_t> before;         // its place in the list as it was
 };
 
 }  // namespace
@@ -151,17 +152,17 @@ Status order_elements(Array& merged, const Array& order, const Array& before,
     auto key = identity(value, merge_key);
     if (!key) return std::move(key).error();
     const auto old_place = old_places->find(*key);
-    Placed placed{std::move(value), 0, std::nullopt};
+    Placed placed{std::move(value), {}, std::nullopt};
     if (old_place != old_places->end()) placed.before = old_place->second;
     if (const auto rank = ranks->find(*key); rank != ranks->end()) {
-      placed.rank = rank->second;
+      placed.rank = {rank->second, ordered.size()};
       ordered.push_back(std::move(placed));
     } else {
       others.push_back(std::move(placed));
     }
   }
-  std::stable_sort(ordered.begin(), ordered.end(),
-                   [](const Placed& a, const Placed& b) { return a.rank < b.rank; });
+  std::sort(ordered.begin(), ordered.end(),
+            [](const Placed& a, const Placed& b) { return a.rank < b.rank; });
   merged.clear();
   auto next = ordered.begin();
   for (Placed& other : others) {
