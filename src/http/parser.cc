@@ -88,11 +88,12 @@ tl::expected<std::size_t, ParseError> Parser::feed(std::string_view bytes, std::
   const std::size_t before = body.size();
   used += framing_.feed(bytes.substr(used), body);
   body_bytes_ += body.size() - before;
-  if (framing_.error() != nullptr) return tl::unexpected(error(400, framing_.error()));
+  // Too much comes before wrong, as it came: then the pieces it came in make no difference.
   if (body_bytes_ > limits_.max_body_bytes) {
     return tl::unexpected(
         error(413, fmt::format("a body of more than {} bytes", limits_.max_body_bytes)));
   }
+  if (framing_.error() != nullptr) return tl::unexpected(error(400, framing_.error()));
   return used;
 }
 

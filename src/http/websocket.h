@@ -1,16 +1,22 @@
 // WebSocket (RFC 6455) over an upgraded connection, either side.
 //
-//   WebSocket::Key key;  // the client's
-//   request.headers.add(...key headers...)  ->  on_upgrade -> socket_ = WebSocket::attach(...)
+//   request.headers = WebSocket::request_headers(key, {"v5.channel.k8s.io"});
+//   on_head: check_answer(head, key); on_upgrade: socket_ = WebSocket::attach(reactor, ...)
+//
+// All on the loop. Pings are answered and sent by itself; messages arrive whole.
 #pragma once
 
 #include "base/status.h"
 #include "http/message.h"
 #include "io/reactor.h"
 
+#include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace divisi::http {
 
@@ -19,7 +25,7 @@ class WebSocket {
   enum class Role { kClient, kServer };
   struct Handlers {
     std::function<void(std::string message, bool binary)> on_message{};
-    // Once, last: ok after a close handshake.
+    // Once, last: ok after a close handshake with a normal code.
     std::function<void(Status)> on_closed{};
   };
   struct Options {
@@ -28,9 +34,10 @@ class WebSocket {
   };
 
   // The headers of a client's request (Upgrade, Connection, key, version, protocols), and the check
-  // of the server's answer to them.
+  // of the server's answer to them; with `protocols` it must have chosen one of them.
   static Headers request_headers(std::string& key, const std::vector<std::string>& protocols);
-  static Status check_answer(const ResponseHead& head, std::string_view key);
+  static Status check_answer(const ResponseHead& head, std::string_view key,
+                             const std::vector<std::string>& protocols = {});
   // The headers of a server's 101, or why the request is no WebSocket's.
   static Result<Headers> answer_headers(const Request& request, std::string_view protocol);
 

@@ -36,6 +36,15 @@ Digest hmac_sha256(std::string_view key, std::span<const std::byte> message) {
   return digest;
 }
 
+std::array<std::byte, 20> sha1(std::string_view text) {
+  std::array<std::byte, 20> digest{};
+  unsigned length = 0;
+  EVP_Digest(text.data(), text.size(), reinterpret_cast<unsigned char*>(digest.data()), &length,
+             EVP_sha1(), nullptr);
+  DIVISI_CHECK(length == digest.size(), "SHA-1 gives 20 bytes");
+  return digest;
+}
+
 bool equal_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }

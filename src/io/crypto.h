@@ -1,4 +1,4 @@
-// What the handshake needs of cryptography: random bytes and a keyed proof.
+// What handshakes need of cryptography: random bytes, a keyed proof, a hash.
 #pragma once
 
 #include <array>
@@ -15,6 +15,9 @@ void fill_random(std::span<std::byte> bytes);
 std::uint64_t random_u64();
 
 Digest hmac_sha256(std::string_view key, std::span<const std::byte> message);
+
+// For protocols that ask for it (WebSocket); it protects nothing.
+std::array<std::byte, 20> sha1(std::string_view text);
 
 // Takes the same time whatever differs.
 bool equal_constant_time(std::span<const std::byte> a, std::span<const std::byte> b);
