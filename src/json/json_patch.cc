@@ -78,12 +78,15 @@ class Patcher {
     return {};
   }
 
-  Status add(Value value) {
-    // Otherwise operations could build a document that is too deep to be read again.
+  // Without it operations could build a document that is too deep to be read again.
+  Status check_depth(const Value& value) const {
     const std::size_t max_depth = ParseLimits().max_depth;
-    if (path_.tokens().size() + measure(value).depth > max_depth) {
-      return make_status(Code::kInvalid, "it would nest deeper than {} levels", max_depth);
-    }
+    if (path_.tokens().size() + measure(value).depth <= max_depth) return {};
+    return make_status(Code::kInvalid, "it would nest deeper than {} levels", max_depth);
+  }
+
+  Status add(Value value) {
+    DIVISI_TRY_STATUS(check_depth(value));
     if (path_.empty()) {
       document_ = std::move(value);
       return {};
@@ -121,6 +124,7 @@ class Patcher {
   Status replace(const Value& value) {
     Value* old = path_.find(document_);
     if (old == nullptr) return not_there(path_);
+    DIVISI_TRY_STATUS(check_depth(value));
     *old = value;
     return {};
   }

@@ -151,7 +151,7 @@ class Builder {
 };
 
 // Where the first key that its object already has stands: a walk over text that is known to be
-// valid up to the end of that object. Only ever run to explain a failure.
+// valid up to the end of that object, and to have such a key. Only ever run to explain a failure.
 std::size_t find_duplicate_key(std::string_view text) {
   struct Level {
     bool object;
@@ -176,7 +176,7 @@ std::size_t find_duplicate_key(std::string_view text) {
       }
       if (!expects_key) continue;
       expects_key = false;
-      const auto key = parse(text.substr(start, i - start + 1));
+      const auto key = parse(text.substr(start, i - start + 1), {.max_bytes = text.size()});
       if (key && !levels.back().keys.insert(*key->as_string()).second) return start;
     }
   }

@@ -115,13 +115,16 @@ TEST(JsonPatchTest, BoundsWhatAPatchCanGrow) {
   EXPECT_THAT(patched(R"({"a":"xxxxxxxxxxxxxxxx"})", doubling + "]"),
               HasSubstr("copies of more than 3145728 bytes"));
 
-  std::string path = "/a";
-  std::string deep = "[";
-  for (int i = 0; i < 100; ++i) {
-    deep += fmt::format(R"({}{{"op":"add","path":"{}","value":{{}}}})", i == 0 ? "" : ",", path);
-    path += "/a";
+  for (const char* op : {"add", "replace"}) {
+    std::string path = "/a";
+    std::string deep = "[";
+    for (int i = 0; i < 100; ++i) {
+      deep += fmt::format(R"({}{{"op":"{}","path":"{}","value":{{"a":{{}}}}}})", i == 0 ? "" : ",",
+                          op, path);
+      path += "/a";
+    }
+    EXPECT_THAT(patched(R"({"a":{}})", deep + "]"), HasSubstr("nest deeper than 64 levels")) << op;
   }
-  EXPECT_THAT(patched("{}", deep + "]"), HasSubstr("nest deeper than 64 levels"));
 
   const Value many(Array(10001, json(R"({"op":"add","path":"/a","value":1})")));
   Value target{Object{}};

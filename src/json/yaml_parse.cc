@@ -157,7 +157,10 @@ class Composer {
     const std::string anchor(event.anchor());
     if (!anchor.empty()) anchors_[anchor] = std::nullopt;
     DIVISI_TRY(Node node, compose_content(event, depth));
-    if (!anchor.empty()) anchors_[anchor] = node;
+    if (!anchor.empty()) {
+      if (!count_copy(node)) return too_large(event.where());
+      anchors_[anchor] = node;
+    }
     return node;
   }
 
@@ -176,12 +179,14 @@ class Composer {
       return bad_yaml(event.where(), fmt::format("&{} contains itself", event.anchor()));
     }
     if (depth + found->second->depth > limits_.max_depth) return too_deep(event.where());
-    expanded_bytes_ += found->second->bytes;
-    if (expanded_bytes_ > limits_.max_bytes) {
-      return bad_yaml(event.where(),
-                      fmt::format("aliases add more than {} bytes", limits_.max_bytes));
-    }
+    if (!count_copy(*found->second)) return too_large(event.where());
     return *found->second;
+  }
+
+  // Both the copy that an anchor keeps and those that its aliases become.
+  bool count_copy(const Node& node) {
+    copied_bytes_ += node.bytes;
+    return copied_bytes_ <= limits_.max_bytes;
   }
 
   static Result<Node> scalar(const Event& event) {
@@ -248,6 +253,11 @@ class Composer {
     return merges ? std::nullopt : std::optional(*std::move(name));
   }
 
+  tl::unexpected<Status> too_large(const yaml_mark_t& where) const {
+    return bad_yaml(where,
+                    fmt::format("anchors and aliases add more than {} bytes", limits_.max_bytes));
+  }
+
   static tl::unexpected<Status> too_deep(const yaml_mark_t& where) {
     return bad_yaml(where, "nested too deeply");
   }
@@ -256,7 +266,7 @@ class Composer {
   const ParseLimits& limits_;
   // Without a value while the node of the anchor is still being read.
   std::map<std::string, std::optional<Node>, std::less<>> anchors_;
-  std::size_t expanded_bytes_ = 0;
+  std::size_t copied_bytes_ = 0;
 };
 
 }  // namespace

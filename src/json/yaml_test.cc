@@ -117,11 +117,16 @@ TEST(YamlTest, BoundsWhatAliasesAdd) {
     for (int n = 0; n < 9; ++n) laughs += fmt::format(", *a{}", i - 1);
     laughs += "]\n";
   }
-  EXPECT_THAT(json_of(laughs), HasSubstr("aliases add more than 16777216 bytes"));
+  EXPECT_THAT(json_of(laughs), HasSubstr("anchors and aliases add more than 16777216 bytes"));
 
   std::string deep = "a0: &a0 []\n";
   for (int i = 1; i < 100; ++i) deep += fmt::format("a{}: &a{} [*a{}]\n", i, i, i - 1);
   EXPECT_THAT(json_of(deep), HasSubstr("nested too deeply"));
+
+  std::string kept;
+  for (int i = 0; i < 60; ++i) kept += fmt::format("&a{} [", i);
+  kept += std::string(1 << 20, 'x') + std::string(60, ']');
+  EXPECT_THAT(json_of(kept), HasSubstr("anchors and aliases add more than 16777216 bytes"));
 }
 
 TEST(YamlTest, BoundsDepthAndSize) {
