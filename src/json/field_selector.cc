@@ -95,10 +95,9 @@ Result<FieldSelector> FieldSelector::parse(std::string_view text) {
 }
 
 bool FieldSelector::matches(const Value& object) const {
-  return std::all_of(
-      requirements_.begin(), requirements_.end(), [&](const Requirement& requirement) {
-        return (field_text(object, requirement.path) == requirement.value) == requirement.equal;
-      });
+  return std::ranges::all_of(requirements_, [&](const Requirement& requirement) {
+    return (field_text(object, requirement.path) == requirement.value) == requirement.equal;
+  });
 }
 
 std::string FieldSelector::to_string() const {

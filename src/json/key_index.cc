@@ -15,8 +15,8 @@ KeyIndex::KeyIndex(const Object& object) : object_(object), size_(object.size())
   if (size_ <= kFewKeys) return;
   sorted_.resize(size_);
   std::iota(sorted_.begin(), sorted_.end(), std::size_t{0});
-  std::sort(sorted_.begin(), sorted_.end(),
-            [&](std::size_t a, std::size_t b) { return object_[a].first < object_[b].first; });
+  std::ranges::sort(
+      sorted_, [&](std::size_t a, std::size_t b) { return object_[a].first < object_[b].first; });
 }
 
 std::optional<std::size_t> KeyIndex::find(std::string_view key) const {
@@ -26,9 +26,10 @@ std::optional<std::size_t> KeyIndex::find(std::string_view key) const {
     }
     return std::nullopt;
   }
-  const auto found = std::lower_bound(
-      sorted_.begin(), sorted_.end(), key,
-      [&](std::size_t position, std::string_view k) { return object_[position].first < k; });
+  const auto key_at = [&](std::size_t position) -> std::string_view {
+    return object_[position].first;
+  };
+  const auto found = std::ranges::lower_bound(sorted_, key, {}, key_at);
   if (found == sorted_.end() || object_[*found].first != key) return std::nullopt;
   return *found;
 }

@@ -15,9 +15,7 @@ using Requirement = LabelSelector::Requirement;
 template <class Find>
 bool holds(const Requirement& requirement, const Find& find) {
   const std::optional<std::string_view> value = find(requirement.key);
-  const auto is_listed = [&] {
-    return std::binary_search(requirement.values.begin(), requirement.values.end(), *value);
-  };
+  const auto is_listed = [&] { return std::ranges::binary_search(requirement.values, *value); };
   switch (requirement.op) {
     case Operator::kExists: return value.has_value();
     case Operator::kDoesNotExist: return !value;
@@ -54,8 +52,8 @@ bool LabelSelector::matches(const Labels& labels) const {
     const auto found = labels.find(key);
     return found == labels.end() ? std::nullopt : std::optional<std::string_view>(found->second);
   };
-  return !nothing_ && std::all_of(requirements_.begin(), requirements_.end(),
-                                  [&](const auto& each) { return holds(each, find); });
+  return !nothing_ &&
+         std::ranges::all_of(requirements_, [&](const auto& each) { return holds(each, find); });
 }
 
 bool LabelSelector::matches(const Value& labels) const {
@@ -64,8 +62,8 @@ bool LabelSelector::matches(const Value& labels) const {
     if (found == nullptr || found->as_string() == nullptr) return std::nullopt;
     return *found->as_string();
   };
-  return !nothing_ && std::all_of(requirements_.begin(), requirements_.end(),
-                                  [&](const auto& each) { return holds(each, find); });
+  return !nothing_ &&
+         std::ranges::all_of(requirements_, [&](const auto& each) { return holds(each, find); });
 }
 
 std::string LabelSelector::to_string() const {

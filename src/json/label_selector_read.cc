@@ -28,17 +28,17 @@ Status check_requirement(Requirement& requirement) {
                        requirement.key, requirement.values.front());
   }
   auto& values = requirement.values;
-  std::sort(values.begin(), values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
+  std::ranges::sort(values);
+  const auto repeated = std::ranges::unique(values);
+  values.erase(repeated.begin(), repeated.end());
   return {};
 }
 
 // Requirements in the one order that makes equal selectors equal.
 void sort_requirements(std::vector<Requirement>& requirements) {
-  std::sort(requirements.begin(), requirements.end(),
-            [](const Requirement& a, const Requirement& b) {
-              return std::tie(a.key, a.op, a.values) < std::tie(b.key, b.op, b.values);
-            });
+  std::ranges::sort(requirements, [](const Requirement& a, const Requirement& b) {
+    return std::tie(a.key, a.op, a.values) < std::tie(b.key, b.op, b.values);
+  });
 }
 
 // Words and signs of the text form.

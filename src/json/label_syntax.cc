@@ -19,15 +19,14 @@ bool is_letter_or_digit(char c) {
 
 bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= kMaxName && is_letter_or_digit(text.front()) &&
-         is_letter_or_digit(text.back()) && std::all_of(text.begin(), text.end(), [](char c) {
+         is_letter_or_digit(text.back()) && std::ranges::all_of(text, [](char c) {
            return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.';
          });
 }
 
 bool is_dns_label(std::string_view text) {
   return !text.empty() && is_lower_or_digit(text.front()) && is_lower_or_digit(text.back()) &&
-         std::all_of(text.begin(), text.end(),
-                     [](char c) { return is_lower_or_digit(c) || c == '-'; });
+         std::ranges::all_of(text, [](char c) { return is_lower_or_digit(c) || c == '-'; });
 }
 
 bool is_dns_name(std::string_view text) {

@@ -10,7 +10,7 @@ namespace {
 // Removes the members at `positions`, which are in no order.
 void erase_members(Object& object, std::vector<std::size_t> positions) {
   if (positions.empty()) return;
-  std::sort(positions.begin(), positions.end());
+  std::ranges::sort(positions);
   auto next = positions.begin();
   std::size_t kept = *next;
   for (std::size_t i = kept; i < object.size(); ++i) {

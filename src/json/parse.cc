@@ -18,7 +18,7 @@ using boost::json::error_code;
 // "line 3, column 14" of a byte offset.
 std::string position(std::string_view text, std::size_t offset) {
   const std::string_view before = text.substr(0, std::min(offset, text.size()));
-  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const auto line = std::ranges::count(before, '\n') + 1;
   const std::size_t newline = before.rfind('\n');
   const std::size_t column = before.size() - (newline == std::string_view::npos ? 0 : newline + 1);
   return fmt::format("line {}, column {}", line, column + 1);
@@ -34,8 +34,8 @@ bool has_equal_keys(const std::string* keys, std::size_t count) {
     return false;
   }
   std::vector<std::string_view> sorted(keys, keys + count);
-  std::sort(sorted.begin(), sorted.end());
-  return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+  std::ranges::sort(sorted);
+  return std::ranges::adjacent_find(sorted) != sorted.end();
 }
 
 // Builds values bottom up: finished ones wait on a stack until their array or object ends, when

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 
 namespace divisi::json {
 namespace {
@@ -72,7 +73,7 @@ Pointer Pointer::parent() const {
 
 bool Pointer::contains(const Pointer& other) const noexcept {
   return tokens_.size() <= other.tokens_.size() &&
-         std::equal(tokens_.begin(), tokens_.end(), other.tokens_.begin());
+         std::ranges::equal(tokens_, std::span(other.tokens_).first(tokens_.size()));
 }
 
 const Value* Pointer::find(const Value& document) const noexcept {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <limits>
 #include <optional>
+#include <ranges>
 
 namespace divisi::json {
 namespace {
@@ -48,7 +49,7 @@ bool is_digit(char c) {
 }
 
 std::string_view take_digits(std::string_view& rest) {
-  const auto end = std::find_if_not(rest.begin(), rest.end(), is_digit);
+  const auto end = std::ranges::find_if_not(rest, is_digit);
   const auto length = static_cast<std::size_t>(end - rest.begin());
   const std::string_view digits = rest.substr(0, length);
   rest.remove_prefix(length);
@@ -100,8 +101,8 @@ Nanos binary_nanos(const Decimal& number, int exponent) {
   const Nanos unit = kNanosPerUnit << exponent;
   Nanos carry = 0;
   bool inexact = false;
-  for (auto digit = number.fraction.rbegin(); digit != number.fraction.rend(); ++digit) {
-    const Nanos product = unit * (*digit - '0') + carry;
+  for (const char digit : std::views::reverse(number.fraction)) {
+    const Nanos product = unit * (digit - '0') + carry;
     inexact = inexact || product % 10 != 0;
     carry = product / 10;
   }
@@ -114,7 +115,7 @@ std::optional<int> parse_exponent(std::string_view suffix) {
   suffix.remove_prefix(1);
   const bool negative = suffix.front() == '-';
   if (negative || suffix.front() == '+') suffix.remove_prefix(1);
-  if (suffix.empty() || !std::all_of(suffix.begin(), suffix.end(), is_digit)) return std::nullopt;
+  if (suffix.empty() || !std::ranges::all_of(suffix, is_digit)) return std::nullopt;
   // Any exponent this large means the same: too much, or the smallest amount.
   constexpr int kLargest = 1000;
   int exponent = 0;
@@ -124,8 +125,8 @@ std::optional<int> parse_exponent(std::string_view suffix) {
 
 template <std::size_t kSize>
 std::optional<int> find_suffix(const std::array<Suffix, kSize>& table, std::string_view text) {
-  const auto* found = std::find_if(table.begin(), table.end(),
-                                   [&](const Suffix& suffix) { return suffix.text == text; });
+  const auto* found =
+      std::ranges::find_if(table, [&](const Suffix& suffix) { return suffix.text == text; });
   return found == table.end() ? std::nullopt : std::optional(found->exponent);
 }
 
@@ -138,16 +139,15 @@ std::string print_integer(Nanos number) {
     number /= 10;
   } while (number != 0);
   if (negative) out += '-';
-  std::reverse(out.begin(), out.end());
+  std::ranges::reverse(out);
   return out;
 }
 
 std::string print_decimal(Nanos nanos, Quantity::Format format) {
   int exponent = -kNanoDigits;
   for (; nanos % 1000 == 0; nanos /= 1000) exponent += 3;
-  const auto* suffix =
-      std::find_if(kDecimalSuffixes.begin(), kDecimalSuffixes.end(),
-                   [&](const Suffix& known) { return known.exponent == exponent; });
+  const auto* suffix = std::ranges::find_if(
+      kDecimalSuffixes, [&](const Suffix& known) { return known.exponent == exponent; });
   const bool named = format != Quantity::Format::kDecimalExponent || exponent == 0;
   if (named && suffix != kDecimalSuffixes.end()) {
     return print_integer(nanos) + std::string(suffix->text);

@@ -84,7 +84,7 @@ Status merge_field(Value& target, const Value& change, const Value* order,
 
 Status merge_members(Value& target, const Object& patch, const TypeSchema* type) {
   const auto order_of = [&](std::string_view name) -> const Value* {
-    const auto found = std::find_if(patch.begin(), patch.end(), [&](const Member& member) {
+    const auto found = std::ranges::find_if(patch, [&](const Member& member) {
       return member.first.starts_with(kSetElementOrder) &&
              std::string_view(member.first).substr(kSetElementOrder.size()) == name;
     });

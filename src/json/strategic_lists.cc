@@ -161,8 +161,7 @@ Status order_elements(Array& merged, const Array& order, const Array& before,
       others.push_back(std::move(placed));
     }
   }
-  std::sort(ordered.begin(), ordered.end(),
-            [](const Placed& a, const Placed& b) { return a.rank < b.rank; });
+  std::ranges::sort(ordered, [](const Placed& a, const Placed& b) { return a.rank < b.rank; });
   merged.clear();
   auto next = ordered.begin();
   for (Placed& other : others) {

@@ -168,7 +168,7 @@ constexpr auto kKnownTypes = std::to_array<KnownType>({
 }  // namespace
 
 const TypeSchema* find_schema(ObjectType type) noexcept {
-  const auto* found = std::find_if(kKnownTypes.begin(), kKnownTypes.end(), [&](const auto& known) {
+  const auto* found = std::ranges::find_if(kKnownTypes, [&](const auto& known) {
     return known.api_version == type.api_version && known.kind == type.kind;
   });
   return found == kKnownTypes.end() ? nullptr : found->schema;
@@ -177,8 +177,8 @@ const TypeSchema* find_schema(ObjectType type) noexcept {
 const FieldSchema& find_field(const TypeSchema* type, std::string_view name) noexcept {
   static constexpr FieldSchema kUnlisted{};
   if (type == nullptr) return kUnlisted;
-  const auto found = std::find_if(type->fields.begin(), type->fields.end(),
-                                  [&](const FieldSchema& field) { return field.name == name; });
+  const auto found = std::ranges::find_if(
+      type->fields, [&](const FieldSchema& field) { return field.name == name; });
   return found == type->fields.end() ? kUnlisted : *found;
 }
 

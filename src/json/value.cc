@@ -17,8 +17,7 @@ std::vector<const Member*> sorted_members(const Object& object) {
   std::vector<const Member*> members;
   members.reserve(object.size());
   for (const Member& member : object) members.push_back(&member);
-  std::sort(members.begin(), members.end(),
-            [](const Member* a, const Member* b) { return a->first < b->first; });
+  std::ranges::sort(members, [](const Member* a, const Member* b) { return a->first < b->first; });
   return members;
 }
 
@@ -28,13 +27,13 @@ bool equivalent_objects(const Object& a, const Object& b) {
     return x.first == y.first && equivalent(x.second, y.second);
   };
   const auto same_keys = [](const Member& x, const Member& y) { return x.first == y.first; };
-  if (std::equal(a.begin(), a.end(), b.begin(), same_keys)) {
-    return std::equal(a.begin(), a.end(), b.begin(), same);
+  if (std::ranges::equal(a, b, same_keys)) {
+    return std::ranges::equal(a, b, same);
   }
   const auto sorted_a = sorted_members(a);
   const auto sorted_b = sorted_members(b);
-  return std::equal(sorted_a.begin(), sorted_a.end(), sorted_b.begin(),
-                    [&](const Member* x, const Member* y) { return same(*x, *y); });
+  return std::ranges::equal(sorted_a, sorted_b,
+                            [&](const Member* x, const Member* y) { return same(*x, *y); });
 }
 
 }  // namespace
@@ -69,8 +68,8 @@ Value& Value::operator[](std::string_view key) {
 bool Value::erase(std::string_view key) {
   Object* object = as_object();
   if (object == nullptr) return false;
-  const auto found = std::find_if(object->begin(), object->end(),
-                                  [&](const Member& member) { return member.first == key; });
+  const auto found =
+      std::ranges::find_if(*object, [&](const Member& member) { return member.first == key; });
   if (found == object->end()) return false;
   object->erase(found);
   return true;
@@ -119,8 +118,7 @@ bool equivalent(const Value& a, const Value& b) {
     return same_number(*b.as_int(), *a.as_double());
   }
   if (a.as_array() != nullptr && b.as_array() != nullptr) {
-    return std::equal(a.as_array()->begin(), a.as_array()->end(), b.as_array()->begin(),
-                      b.as_array()->end(), equivalent);
+    return std::ranges::equal(*a.as_array(), *b.as_array(), equivalent);
   }
   if (a.as_object() != nullptr && b.as_object() != nullptr) {
     return equivalent_objects(*a.as_object(), *b.as_object());

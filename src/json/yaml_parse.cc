@@ -27,6 +27,8 @@ class Event {
   yaml_event_type_t type() const { return event_.type; }
   const yaml_mark_t& where() const { return event_.start_mark; }
 
+  // A tagged union, as C has them. NOLINTBEGIN(cppcoreguidelines-pro-type-union-access)
+
   // Of a scalar.
   std::string_view text() const {
     const auto& scalar = event_.data.scalar;
@@ -48,6 +50,7 @@ class Event {
       default: return {};
     }
   }
+  // NOLINTEND(cppcoreguidelines-pro-type-union-access)
 
  private:
   static std::string_view view(const yaml_char_t* text) {
@@ -86,7 +89,7 @@ class Parser {
   yaml_mark_t mark_of(std::size_t offset) const {
     const std::string_view before = text_.substr(0, std::min(offset, text_.size()));
     const std::size_t newline = before.rfind('\n');
-    return {offset, static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')),
+    return {offset, static_cast<std::size_t>(std::ranges::count(before, '\n')),
             before.size() - (newline == std::string_view::npos ? 0 : newline + 1)};
   }
 
@@ -130,7 +133,7 @@ struct Mapping {
 bool can_be_merged(const Value& value) {
   const auto is_map = [](const Value& each) { return each.as_object() != nullptr; };
   const Array* list = value.as_array();
-  return is_map(value) || (list != nullptr && std::all_of(list->begin(), list->end(), is_map));
+  return is_map(value) || (list != nullptr && std::ranges::all_of(*list, is_map));
 }
 
 class Composer {
@@ -175,12 +178,13 @@ class Composer {
     if (found == anchors_.end()) {
       return bad_yaml(event.where(), fmt::format("there is no anchor &{}", event.anchor()));
     }
-    if (!found->second) {
+    const std::optional<Node>& kept = found->second;
+    if (!kept) {
       return bad_yaml(event.where(), fmt::format("&{} contains itself", event.anchor()));
     }
-    if (depth + found->second->depth > limits_.max_depth) return too_deep(event.where());
-    if (!count_copy(*found->second)) return too_large(event.where());
-    return *found->second;
+    if (depth + kept->depth > limits_.max_depth) return too_deep(event.where());
+    if (!count_copy(*kept)) return too_large(event.where());
+    return *kept;
   }
 
   // Both the copy that an anchor keeps and those that its aliases become.

@@ -13,7 +13,7 @@ using namespace std::string_view_literals;
 
 template <std::size_t kSize>
 bool one_of(std::string_view text, const std::array<std::string_view, kSize>& words) {
-  return std::find(words.begin(), words.end(), text) != words.end();
+  return std::ranges::find(words, text) != words.end();
 }
 
 constexpr std::array kNull = {""sv, "~"sv, "null"sv, "Null"sv, "NULL"sv};
@@ -62,8 +62,7 @@ std::optional<Value> parse_integer(std::string_view text) {
 }
 
 std::size_t count_digits(std::string_view text) {
-  return static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_digit) -
-                                  text.begin());
+  return static_cast<std::size_t>(std::ranges::find_if_not(text, is_digit) - text.begin());
 }
 
 // Digits, a point, digits, an exponent: from_chars alone would also take "inf" and "nan".
@@ -101,7 +100,7 @@ std::optional<Value> parse_number(std::string_view text) {
   }
   if (!is_digit(first) && first != '-' && first != '+') return std::nullopt;
   std::string plain(text);
-  plain.erase(std::remove(plain.begin(), plain.end(), '_'), plain.end());
+  std::erase(plain, '_');
   if (auto integer = parse_integer(plain)) return integer;
   const auto number = parse_float(plain);
   return number ? std::optional(Value(*number)) : std::nullopt;
