@@ -1,102 +1,14 @@
 // YAML text into values, from the events of libyaml.
 #include "json/yaml.h"
+#include "json/yaml_events.h"
 #include "json/yaml_scalar.h"
 
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <unordered_set>
-#include <yaml.h>
-
 namespace divisi::json {
 namespace {
-
-tl::unexpected<Status> bad_yaml(const yaml_mark_t& mark, std::string_view what) {
-  return failure(Code::kInvalid, "not valid YAML at line {}, column {}: {}", mark.line + 1,
-                 mark.column + 1, what);
-}
-
-// One event of libyaml; owns what belongs to it.
-class Event {
- public:
-  explicit Event(yaml_event_t event) : event_(event) {}
-  Event(Event&& other) noexcept : event_(std::exchange(other.event_, {})) {}
-  Event& operator=(Event&&) = delete;
-  ~Event() { yaml_event_delete(&event_); }
-
-  yaml_event_type_t type() const { return event_.type; }
-  const yaml_mark_t& where() const { return event_.start_mark; }
-
-  // A tagged union, as C has them. NOLINTBEGIN(cppcoreguidelines-pro-type-union-access)
-
-  // Of a scalar.
-  std::string_view text() const {
-    const auto& scalar = event_.data.scalar;
-    return {reinterpret_cast<const char*>(scalar.value), scalar.length};
-  }
-  bool is_plain() const {
-    return event_.data.scalar.plain_implicit != 0 && tag().empty() &&
-           event_.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-  }
-  std::string_view tag() const { return view(event_.data.scalar.tag); }
-
-  // Of any node; empty when it has none.
-  std::string_view anchor() const {
-    switch (event_.type) {
-      case YAML_ALIAS_EVENT: return view(event_.data.alias.anchor);
-      case YAML_SCALAR_EVENT: return view(event_.data.scalar.anchor);
-      case YAML_SEQUENCE_START_EVENT: return view(event_.data.sequence_start.anchor);
-      case YAML_MAPPING_START_EVENT: return view(event_.data.mapping_start.anchor);
-      default: return {};
-    }
-  }
-  // NOLINTEND(cppcoreguidelines-pro-type-union-access)
-
- private:
-  static std::string_view view(const yaml_char_t* text) {
-    return text == nullptr ? std::string_view() : reinterpret_cast<const char*>(text);
-  }
-
-  yaml_event_t event_;
-};
-
-class Parser {
- public:
-  explicit Parser(std::string_view text)
-      : text_(text), usable_(yaml_parser_initialize(&raw_) != 0) {
-    if (!usable_) return;
-    yaml_parser_set_encoding(&raw_, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&raw_, reinterpret_cast<const unsigned char*>(text.data()),
-                                 text.size());
-  }
-  Parser(const Parser&) = delete;
-  Parser& operator=(const Parser&) = delete;
-  ~Parser() {
-    if (usable_) yaml_parser_delete(&raw_);
-  }
-
-  Result<Event> next() {
-    if (!usable_) return failure(Code::kInternal, "no memory to parse YAML");
-    yaml_event_t event{};
-    if (yaml_parser_parse(&raw_, &event) != 0) return Event(event);
-    const char* problem = raw_.problem == nullptr ? "no memory" : raw_.problem;
-    // Bytes that are no text are found before there are lines.
-    if (raw_.error == YAML_READER_ERROR) return bad_yaml(mark_of(raw_.problem_offset), problem);
-    return bad_yaml(raw_.problem_mark, problem);
-  }
-
- private:
-  yaml_mark_t mark_of(std::size_t offset) const {
-    const std::string_view before = text_.substr(0, std::min(offset, text_.size()));
-    const std::size_t newline = before.rfind('\n');
-    return {offset, static_cast<std::size_t>(std::ranges::count(before, '\n')),
-            before.size() - (newline == std::string_view::npos ? 0 : newline + 1)};
-  }
-
-  std::string_view text_;
-  yaml_parser_t raw_{};
-  bool usable_;
-};
 
 // A value, and what it costs to have it once more.
 struct Node {
@@ -138,16 +50,16 @@ bool can_be_merged(const Value& value) {
 
 class Composer {
  public:
-  Composer(std::string_view text, const ParseLimits& limits) : parser_(text), limits_(limits) {}
+  Composer(std::string_view text, const ParseLimits& limits) : events_(text), limits_(limits) {}
 
   Result<std::vector<Value>> documents() {
     std::vector<Value> out;
     for (;;) {
-      DIVISI_TRY(const Event event, parser_.next());
+      DIVISI_TRY(const YamlEvent event, events_.next());
       if (event.type() == YAML_STREAM_END_EVENT) return out;
       if (event.type() != YAML_DOCUMENT_START_EVENT) continue;
       anchors_.clear();
-      DIVISI_TRY(const Event root, parser_.next());
+      DIVISI_TRY(const YamlEvent root, events_.next());
       const bool empty = root.type() == YAML_SCALAR_EVENT && root.is_plain() && root.text().empty();
       DIVISI_TRY(Node node, compose(root, 0));
       if (!empty) out.push_back(std::move(node.value));
@@ -155,7 +67,7 @@ class Composer {
   }
 
  private:
-  Result<Node> compose(const Event& event, std::size_t depth) {
+  Result<Node> compose(const YamlEvent& event, std::size_t depth) {
     if (event.type() == YAML_ALIAS_EVENT) return expand(event, depth);
     const std::string anchor(event.anchor());
     if (!anchor.empty()) anchors_[anchor] = std::nullopt;
@@ -167,13 +79,13 @@ class Composer {
     return node;
   }
 
-  Result<Node> compose_content(const Event& event, std::size_t depth) {
+  Result<Node> compose_content(const YamlEvent& event, std::size_t depth) {
     if (event.type() == YAML_SCALAR_EVENT) return scalar(event);
     if (depth >= limits_.max_depth) return too_deep(event.where());
     return event.type() == YAML_SEQUENCE_START_EVENT ? sequence(depth) : mapping(depth);
   }
 
-  Result<Node> expand(const Event& event, std::size_t depth) {
+  Result<Node> expand(const YamlEvent& event, std::size_t depth) {
     const auto found = anchors_.find(event.anchor());
     if (found == anchors_.end()) {
       return bad_yaml(event.where(), fmt::format("there is no anchor &{}", event.anchor()));
@@ -193,7 +105,7 @@ class Composer {
     return copied_bytes_ <= limits_.max_bytes;
   }
 
-  static Result<Node> scalar(const Event& event) {
+  static Result<Node> scalar(const YamlEvent& event) {
     auto value = event.is_plain()       ? resolve_plain(event.text())
                  : !event.tag().empty() ? resolve_tagged(event.tag(), event.text())
                                         : Result<Value>(Value(event.text()));
@@ -205,7 +117,7 @@ class Composer {
     Node out{Value(), sizeof(Value), 1};
     Array items;
     for (;;) {
-      DIVISI_TRY(const Event event, parser_.next());
+      DIVISI_TRY(const YamlEvent event, events_.next());
       if (event.type() == YAML_SEQUENCE_END_EVENT) break;
       DIVISI_TRY(Node item, compose(event, depth + 1));
       out.include(item);
@@ -219,10 +131,10 @@ class Composer {
     Node out{Value(), sizeof(Value), 1};
     Mapping map;
     for (;;) {
-      DIVISI_TRY(const Event key, parser_.next());
+      DIVISI_TRY(const YamlEvent key, events_.next());
       if (key.type() == YAML_MAPPING_END_EVENT) break;
       DIVISI_TRY(const std::optional<std::string> name, read_key(key, depth, map));
-      DIVISI_TRY(const Event event, parser_.next());
+      DIVISI_TRY(const YamlEvent event, events_.next());
       DIVISI_TRY(Node value, compose(event, depth + 1));
       out.include(value);
       if (name) {
@@ -240,7 +152,8 @@ class Composer {
   }
 
   // Nothing for the merge key.
-  Result<std::optional<std::string>> read_key(const Event& event, std::size_t depth, Mapping& map) {
+  Result<std::optional<std::string>> read_key(const YamlEvent& event, std::size_t depth,
+                                              Mapping& map) {
     const bool scalar = event.type() == YAML_SCALAR_EVENT;
     const bool merges = scalar && event.is_plain() && is_merge_key(event.text());
     if (!scalar && event.type() != YAML_ALIAS_EVENT) {
@@ -266,7 +179,7 @@ class Composer {
     return bad_yaml(where, "nested too deeply");
   }
 
-  Parser parser_;
+  YamlEvents events_;
   const ParseLimits& limits_;
   // Without a value while the node of the anchor is still being read.
   std::map<std::string, std::optional<Node>, std::less<>> anchors_;
