@@ -77,7 +77,7 @@ Result<std::string> pod_namespace(const std::string& folder) {
   if (!text && text.error().code() == Code::kNotFound) return std::string("default");
   if (!text) return failure(std::move(text).error());
   std::string name = trimmed(*text);
-  if (Status status = check_namespace(name, file); !status.ok()) return failure(status);
+  if (const Status status = check_namespace(name, file); !status.ok()) return failure(status);
   return name;
 }
 

@@ -22,6 +22,14 @@ constexpr io::Duration kRefusedAgain = minutes(5);
 // A request that leaves with a credential arrives before it expires.
 constexpr std::chrono::system_clock::duration kExpiryLeeway = seconds(10);
 
+Result<std::string> read_token(const std::string& file) {
+  DIVISI_TRY(const std::string text, read_file(file, "the token file", kMaxTokenFileBytes));
+  std::string token = trimmed(text);
+  const auto header = bearer(token, "the token file " + log::printable(file));
+  if (!header) return failure(header.error());
+  return token;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Credentials>> Credentials::make(io::Reactor& reactor, Config config,
@@ -62,9 +70,11 @@ Result<RequestAuth> Credentials::with_token(const std::string& token) const {
 void Credentials::get(std::function<void(Result<RequestAuth>)> done) {
   const Auth& auth = config_.auth;
   if (auth.exec) {
-    if (running_ == nullptr && !plugin_is_due()) return done(from_plugin());
+    if (running_ == nullptr && plugin_credential_ && !plugin_is_due()) {
+      return done(from_plugin(*plugin_credential_));
+    }
     waiting_.push_back(std::move(done));
-    if (running_ == nullptr) start_plugin();
+    if (running_ == nullptr) start_plugin(*auth.exec);
   } else if (!auth.token_file.empty()) {
     done(from_token_file());
   } else if (!auth.token.empty()) {
@@ -80,37 +90,33 @@ Result<RequestAuth> Credentials::from_token_file() {
   const bool due = stale_ || !file_read_at_ || reactor_.now() - *file_read_at_ >= kTokenFileAge;
   if (!due) return with_token(file_token_);
 
-  const std::string& file = config_.auth.token_file;
-  auto text = read_file(file, "the token file", kMaxTokenFileBytes);
-  auto header = text ? bearer(trimmed(*text), "the token file " + log::printable(file))
-                     : Result<std::string>(failure(std::move(text).error()));
-  if (!header) {
+  auto token = read_token(config_.auth.token_file);
+  if (!token) {
     // The next request tries again; until then the last token may still be good.
     const std::string& last = file_token_.empty() ? config_.auth.token : file_token_;
-    if (last.empty()) return failure(std::move(header).error());
-    log::warning("the last token stays in use: {}", header.error().message());
+    if (last.empty()) return failure(std::move(token).error());
+    log::warning("the last token stays in use: {}", token.error().message());
     return with_token(last);
   }
   file_read_at_ = reactor_.now();
   stale_ = false;
-  if (std::string token = trimmed(*text); token != file_token_) {
-    file_token_ = std::move(token);
+  if (*token != file_token_) {
+    file_token_ = *std::move(token);
     ++version_;
   }
-  return with(*std::move(header));
+  return with_token(file_token_);
 }
 
 bool Credentials::plugin_is_due() const {
-  return !plugin_credential_ || stale_ || (renew_at_ && options_.wall_clock() >= *renew_at_);
+  return stale_ || (renew_at_ && options_.wall_clock() >= *renew_at_);
 }
 
-Result<RequestAuth> Credentials::from_plugin() const {
-  if (plugin_credential_->token.empty()) return with({});  // a certificate says who we are
-  return with_token(plugin_credential_->token);
+Result<RequestAuth> Credentials::from_plugin(const ExecCredential& credential) const {
+  if (credential.token.empty()) return with({});  // a certificate says who we are
+  return with_token(credential.token);
 }
 
-void Credentials::start_plugin() {
-  const ExecPlugin& plugin = *config_.auth.exec;
+void Credentials::start_plugin(const ExecPlugin& plugin) {
   const auto interactive = plays_interactive(plugin, options_.terminal);
   if (!interactive) return answer_waiting(failure(interactive.error()));
   std::string ca_pem;
@@ -122,23 +128,27 @@ void Credentials::start_plugin() {
   running_ = std::make_unique<ExecRun>(
       reactor_,
       ExecRequest{.plugin = plugin,
-                  .info = exec_info(config_, ca_pem, *interactive),
+                  .info = exec_info(plugin, config_, ca_pem, *interactive),
                   .interactive = *interactive,
                   .deadline = options_.plugin_deadline},
-      [this](Result<ExecCredential> outcome) { plugin_ended(std::move(outcome)); });
+      [this, name = "the exec plugin " + log::printable(plugin.command)](
+          Result<ExecCredential> outcome) { plugin_ended(name, std::move(outcome)); });
 }
 
-void Credentials::plugin_ended(Result<ExecCredential> outcome) {
+void Credentials::plugin_ended(const std::string& name, Result<ExecCredential> outcome) {
   running_.reset();
   stale_ = false;  // also after a failure: whoever asks next starts another run anyhow
-  Status status = outcome ? take(*std::move(outcome)) : std::move(outcome).error();
-  if (status.ok()) return answer_waiting(from_plugin());
   plugin_credential_.reset();
-  answer_waiting(failure(std::move(status)));
+  if (!outcome) return answer_waiting(failure(std::move(outcome).error()));
+  if (Status status = take(name, *outcome); !status.ok()) {
+    return answer_waiting(failure(std::move(status)));
+  }
+  const auto auth = from_plugin(*outcome);
+  plugin_credential_ = *std::move(outcome);
+  answer_waiting(auth);
 }
 
-Status Credentials::take(ExecCredential credential) {
-  const std::string name = "the exec plugin " + log::printable(config_.auth.exec->command);
+Status Credentials::take(const std::string& name, const ExecCredential& credential) {
   if (!credential.token.empty()) {
     if (auto header = bearer(credential.token, name); !header) return std::move(header).error();
   }
@@ -151,7 +161,6 @@ Status Credentials::take(ExecCredential credential) {
     // Of a short life most is still used, so that a plugin does not run for every request.
     renew_at_ = *credential.expires - std::clamp(lifetime / 5, 0 * kExpiryLeeway, kExpiryLeeway);
   }
-  plugin_credential_ = std::move(credential);
   ++version_;
   return {};
 }

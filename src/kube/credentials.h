@@ -75,10 +75,10 @@ class Credentials {
   Result<RequestAuth> with_token(const std::string& token) const;
   Result<RequestAuth> from_token_file();
   bool plugin_is_due() const;
-  Result<RequestAuth> from_plugin() const;
-  void start_plugin();
-  void plugin_ended(Result<ExecCredential> outcome);
-  Status take(ExecCredential credential);
+  Result<RequestAuth> from_plugin(const ExecCredential& credential) const;
+  void start_plugin(const ExecPlugin& plugin);
+  void plugin_ended(const std::string& name, Result<ExecCredential> outcome);
+  Status take(const std::string& name, const ExecCredential& credential);
   void answer_waiting(const Result<RequestAuth>& outcome);
   void poll_later();
   void changed();

@@ -54,7 +54,8 @@ Result<ExecCredential> parse_exec_credential(std::string_view text, std::string_
   // The parser's message is left out: it might show a part of the text.
   const auto document = json::parse(text, {.max_bytes = text.size(), .max_depth = kMaxDepth});
   if (!document) return failure(Code::kInvalid, "what it printed is no JSON");
-  if (Status status = check_kind(*document, api_version); !status.ok()) return failure(status);
+  if (const Status status = check_kind(*document, api_version); !status.ok())
+    return failure(status);
   const json::Value* const status = document->find("status");
   if (status == nullptr || status->as_object() == nullptr) {
     return failure(Code::kInvalid, "it gave no status");
@@ -75,8 +76,8 @@ Result<ExecCredential> parse_exec_credential(std::string_view text, std::string_
   return credential;
 }
 
-std::string exec_info(const Config& config, const std::string& ca_pem, bool interactive) {
-  const ExecPlugin& plugin = *config.auth.exec;
+std::string exec_info(const ExecPlugin& plugin, const Config& config, const std::string& ca_pem,
+                      bool interactive) {
   json::Object spec;
   if (plugin.provide_cluster_info) {
     json::Object cluster{{"server", config.server}};

@@ -30,7 +30,8 @@ Result<ExecCredential> parse_exec_credential(std::string_view text, std::string_
 
 // The value of KUBERNETES_EXEC_INFO. `ca_pem`: what verifies the server, for plugins that want to
 // know the cluster.
-std::string exec_info(const Config& config, const std::string& ca_pem, bool interactive);
+std::string exec_info(const ExecPlugin& plugin, const Config& config, const std::string& ca_pem,
+                      bool interactive);
 
 bool stdin_is_terminal() noexcept;
 

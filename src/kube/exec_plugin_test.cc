@@ -72,15 +72,15 @@ TEST(ExecInfoTest, NamesTheClusterOnlyToPluginsThatAskForIt) {
   Config config;
   config.server = "https://10.0.0.1:6443";
   config.tls_server_name = "api";
-  config.auth.exec = ExecPlugin{.api_version = kV1};
-  EXPECT_EQ(exec_info(config, "CA", true),
+  ExecPlugin plugin{.api_version = kV1};
+  EXPECT_EQ(exec_info(plugin, config, "CA", true),
             R"({"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",)"
             R"("spec":{"interactive":true}})");
 
-  config.auth.exec->provide_cluster_info = true;
-  config.auth.exec->cluster_config = json::Object{{"audience", "x"}};
+  plugin.provide_cluster_info = true;
+  plugin.cluster_config = json::Object{{"audience", "x"}};
   EXPECT_EQ(
-      exec_info(config, "CA", false),
+      exec_info(plugin, config, "CA", false),
       R"({"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",)"
       R"("spec":{"cluster":{"server":"https://10.0.0.1:6443","tls-server-name":"api",)"
       R"("certificate-authority-data":"Q0E=","config":{"audience":"x"}},"interactive":false}})");

@@ -142,7 +142,7 @@ Result<ExecCredential> run(const ExecRequest& request, int cancelled) {
   Captured output(std::move(child.output()), Captured::Overflow::kKeep);
   Captured errors(std::move(child.error()), Captured::Overflow::kDropOldest);
   // On an early way out the destructor kills the child and its group.
-  if (Status status = watch(child, output, errors, cancelled, deadline); !status.ok()) {
+  if (const Status status = watch(child, output, errors, cancelled, deadline); !status.ok()) {
     return failure(status.code(), "{} {}{}", shown_name(plugin), status.message(),
                    complaint(errors.text(), plugin));
   }

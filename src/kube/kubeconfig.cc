@@ -52,21 +52,21 @@ class Fields {
   }
 
   const json::Array& list(std::string_view key) {
-    static const json::Array kNothing;
+    static const json::Array nothing;
     const json::Value* const value = find(key);
-    if (value == nullptr) return kNothing;
+    if (value == nullptr) return nothing;
     if (const json::Array* const items = value->as_array()) return *items;
     refuse(key, "a list", *value);
-    return kNothing;
+    return nothing;
   }
 
   const json::Object& mapping(std::string_view key) {
-    static const json::Object kNothing;
+    static const json::Object nothing;
     const json::Value* const value = find(key);
-    if (value == nullptr) return kNothing;
+    if (value == nullptr) return nothing;
     if (const json::Object* const members = value->as_object()) return *members;
     refuse(key, "a mapping", *value);
-    return kNothing;
+    return nothing;
   }
 
   // Null when there is none, or nothing in it.
@@ -76,9 +76,9 @@ class Fields {
   }
 
   Fields inside(std::string_view key) {
-    static const json::Value kNothing;
+    static const json::Value nothing;
     const json::Value* const value = find(key);
-    return {value == nullptr ? kNothing : *value, fmt::format("{}: {}", where_, key), problem_};
+    return {value == nullptr ? nothing : *value, fmt::format("{}: {}", where_, key), problem_};
   }
 
   Status& problem() { return problem_; }
@@ -204,9 +204,9 @@ void read_entries(Fields& file_fields, const std::string& kind, const std::strin
     const std::string name = named.text("name");
     if (name.empty()) named.report("an entry has no name");
     const std::string where = fmt::format("{}: {} '{}'", file, kind, log::printable(name));
-    static const json::Value kNothing;
+    static const json::Value nothing;
     const json::Value* const body = named.find(kind);
-    Fields fields(body == nullptr ? kNothing : *body, where, file_fields.problem());
+    Fields fields(body == nullptr ? nothing : *body, where, file_fields.problem());
     if (!entries.try_emplace(name, read(fields, file)).second) fields.report("is there twice");
   }
 }

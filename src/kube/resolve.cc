@@ -195,7 +195,7 @@ Result<Config> resolve(const Kubeconfig& files, const KubeconfigChoice& choice) 
   DIVISI_TRY(const auto* const found, find_entry(files.clusters, "cluster", context.cluster, by));
   const Kubeconfig::Cluster& cluster = found->second;
   const std::string where = entry_name("cluster", context.cluster, cluster.file);
-  if (Status status = check_cluster(cluster, where); !status.ok()) return failure(status);
+  if (const Status status = check_cluster(cluster, where); !status.ok()) return failure(status);
 
   if (!context.user.empty()) {  // nobody in particular is fine for a server that asks no names
     DIVISI_TRY(const auto* const user, find_entry(files.users, "user", context.user, by));
@@ -213,7 +213,7 @@ Result<Config> resolve(const Kubeconfig& files, const KubeconfigChoice& choice) 
   config.ca_file = cluster.ca_file;
   if (config.auth.exec) config.auth.exec->cluster_config = cluster.plugin_config;
   if (!context.default_namespace.empty()) {
-    if (Status status = check_namespace(context.default_namespace, by); !status.ok()) {
+    if (const Status status = check_namespace(context.default_namespace, by); !status.ok()) {
       return failure(status);
     }
     config.default_namespace = context.default_namespace;
