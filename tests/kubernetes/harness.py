@@ -47,7 +47,11 @@ class Instance:
         self.options = options
 
     def __enter__(self):
-        self.up()
+        try:
+            self.up()
+        except BaseException:  # its deadline may have killed `up` half-way
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):

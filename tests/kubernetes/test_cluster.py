@@ -26,7 +26,9 @@ def programs(request):
 
 @pytest.fixture(scope="module")
 def node(programs):
+    host = leftovers.host()
     with Instance() as instance:
+        instance.host_before = host
         succeed("image", "--name", instance.name, BUSYBOX, "--busybox")
         yield instance
 
@@ -82,7 +84,6 @@ def test_an_image_brings_the_libraries_of_its_program(node):
 
 def test_nothing_of_a_node_is_left_when_it_was_killed_and_taken_down(node):
     """Runs last of those that use it. Pods are still running."""
-    before = leftovers.interfaces()
     namespaces = leftovers.namespaces_of(node.pid("cell"))
     assert len(leftovers.processes(node.name, namespaces)) > 8
     assert leftovers.mounts(node.name) and cgroups.folders(node.name)
@@ -90,7 +91,7 @@ def test_nothing_of_a_node_is_left_when_it_was_killed_and_taken_down(node):
     os.kill(node.pid("containerd"), signal.SIGKILL)
     succeed("down", "--name", node.name)
     assert leftovers.of(node.name, namespaces) == []
-    assert [name for name in leftovers.interfaces() if name not in before] == []
+    assert leftovers.host() - node.host_before == set()
 
 
 def test_two_run_side_by_side_and_one_of_them_knows_nothing_of_the_other():

@@ -70,7 +70,7 @@ def ensure(say=lambda line: None):
 
 def _build(folder, say):
     started = time.monotonic()
-    say(f"building Kubernetes {kubernetes_version()} (once; 20 to 40 minutes on two cores) into {folder}")
+    say(f"building Kubernetes {kubernetes_version()} (once; 10 to 30 minutes on two cores) into {folder}")
     with tempfile.TemporaryDirectory(prefix="building-", dir=folder.parent) as work:
         made = pathlib.Path(work, "made")
         (made / "bin").mkdir(parents=True)
@@ -116,22 +116,39 @@ def _unpack(package, files, work, made, say):
 
 
 def _compile(go, module, output, flags, say):
-    """Static and stripped, no path of this machine inside; says how far it is every few seconds."""
+    """Static and stripped, no path of this machine inside."""
     environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off",
                    "GOFLAGS": "-buildvcs=false"}
-    listed = subprocess.run([go, "list", "-deps", "."], cwd=module, env=environment, capture_output=True, text=True)
-    total = len(listed.stdout.split())
-    command = [go, "build", "-v", "-trimpath", "-ldflags", " ".join(["-s", "-w", *flags]), "-o", output, "."]
-    build = subprocess.Popen(command, cwd=module, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                             stderr=subprocess.PIPE, text=True)
-    done, said, complaints = 0, 0.0, []
-    for line in build.stderr:
-        if re.fullmatch(r"[\w.~/-]+\n", line):
-            done += 1
-        elif not line.startswith("go: downloading"):
-            complaints.append(line)
-        if time.monotonic() - said > 5:
-            said = time.monotonic()
-            say(f"{output.name}: {done} of {total} packages, {line.strip()[:90]}")
-    if build.wait() != 0:
-        raise Problem(f"go cannot build {output.name}: {toolchain.last_line(''.join(complaints))}")
+
+    def run(stage, *arguments):
+        return _follow([go, *arguments], f"build {output.name}", lambda count, line: say(stage(count, line)),
+                       cwd=module, env=environment)
+
+    say(f"{output.name}: fetching its Go modules")
+    total = len(run(lambda count, line: f"{output.name}: {line}", "list", "-deps", ".").split())
+    say(f"{output.name}: compiling")
+    run(lambda count, line: f"{output.name}: {count} of {total} packages, {line}",
+        "build", "-v", "-trimpath", "-ldflags", " ".join(["-s", "-w", *flags]), "-o", output, ".")
+
+
+def _follow(command, what, report, **options):
+    """Runs a go command, reports its progress every few seconds, and returns its output."""
+    packages, reported, complaints = 0, 0.0, []
+    with tempfile.TemporaryFile("w+") as output, subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, text=True, **options) as process:
+        try:
+            for line in map(str.strip, process.stderr):
+                if re.fullmatch(r"[\w.~/-]+", line):  # -v: a package that is being compiled
+                    packages += 1
+                elif not line.startswith("go: downloading"):
+                    complaints.append(line)
+                if time.monotonic() - reported > 5:
+                    reported = time.monotonic()
+                    report(packages, line[:90])
+        except BaseException:  # interrupted: what it builds will be thrown away
+            process.kill()
+            raise
+        if process.wait() != 0:
+            raise Problem(f"go cannot {what}: {complaints[-1] if complaints else 'no message'}")
+        output.seek(0)
+        return output.read()

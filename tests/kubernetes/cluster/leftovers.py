@@ -1,14 +1,15 @@
 """What instances have left on this machine: processes, mounts, interfaces, cgroups, files.
 
 Other work goes on on the same machine, so things are told by marks that only an instance has: its state
-folder, its cgroup name, its namespaces. Interfaces of the host have none, but an instance never makes one:
-compare interfaces() before and after.
+folder, its cgroup name, its namespaces. Interfaces and sysctls of the host have none, but an instance never
+changes any: compare host() before and after.
 """
 
 import os
 import pathlib
 
 from . import cgroups
+from .cell import KERNEL_TUNABLES
 from .paths import state_folder, state_root
 from .processes import start_time
 
@@ -65,8 +66,10 @@ def mounts(name):
     return sorted(found)
 
 
-def interfaces():
-    return sorted(path.name for path in pathlib.Path("/sys/class/net").iterdir())
+def host():
+    """What namespaces keep away from the host: interfaces that it did not have, sysctls that it had otherwise."""
+    names = {f"interface {path.name}" for path in pathlib.Path("/sys/class/net").iterdir()}
+    return names | {f"{name} = {_text(pathlib.Path('/proc/sys', name))}" for name in KERNEL_TUNABLES}
 
 
 def of(name, namespaces=frozenset()):
