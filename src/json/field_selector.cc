@@ -28,7 +28,7 @@ Result<std::string> unescape(std::string_view text) {
     const bool special = i < text.size() && (text[i] == '\\' || text[i] == '=' || text[i] == ',');
     if (escaped != special) {
       return failure(Code::kInvalid,
-                     "the value \"{}\": \\ stands before each \\, = and , and nowhere else", text);
+                     R"(the value "{}": \ stands before each \, = and , and nowhere else)", text);
     }
     out += text[i];
   }

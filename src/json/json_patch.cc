@@ -114,7 +114,8 @@ class Patcher {
     Value* parent = where.parent().find(document_);
     const std::string& last = where.tokens().back();
     if (Array* array = parent->as_array()) {
-      array->erase(array->begin() + static_cast<std::ptrdiff_t>(*array_index(last)));
+      const std::size_t index = array_index(last).value_or(0);  // found above, so it has one
+      array->erase(array->begin() + static_cast<std::ptrdiff_t>(index));
     } else {
       parent->erase(last);
     }
@@ -134,7 +135,7 @@ class Patcher {
     if (source == nullptr) return not_there(from_);
     if (from_ == path_) return {};
     if (from_.contains(path_)) {
-      return make_status(Code::kInvalid, "\"{}\" cannot move into its own child \"{}\"",
+      return make_status(Code::kInvalid, R"("{}" cannot move into its own child "{}")",
                          from_.to_string(), path_.to_string());
     }
     Value value = std::move(*source);
@@ -182,7 +183,7 @@ Status apply_json_patch(Value& target, const Value& patch) {
   std::size_t number = 0;
   for (const Value& operation : *operations) {
     ++number;
-    if (Status status = patcher.apply(operation); !status.ok()) {
+    if (const Status status = patcher.apply(operation); !status.ok()) {
       return status.with_context(
           fmt::format("operation {} of the JSON patch ({})", number, operation.string_at({"op"})));
     }

@@ -24,7 +24,7 @@ Status check_requirement(Requirement& requirement) {
   }
   const bool compares = requirement.op == Operator::kGreater || requirement.op == Operator::kLess;
   if (compares && !label_integer(requirement.values.front())) {
-    return make_status(Code::kInvalid, "label \"{}\" is compared with \"{}\", which is no integer",
+    return make_status(Code::kInvalid, R"(label "{}" is compared with "{}", which is no integer)",
                        requirement.key, requirement.values.front());
   }
   auto& values = requirement.values;
@@ -92,7 +92,7 @@ class SelectorParser {
     if (scanner_.at_end()) return requirements;
     do {
       DIVISI_TRY(Requirement requirement, parse_requirement());
-      if (Status status = check_requirement(requirement); !status.ok()) {
+      if (const Status status = check_requirement(requirement); !status.ok()) {
         return failure(status.with_context(fmt::format("label selector \"{}\"", text_)));
       }
       requirements.push_back(std::move(requirement));
@@ -160,7 +160,7 @@ Result<Requirement> read_expression(const Value& expression) {
     requirement.op = Operator::kDoesNotExist;
   } else if (op != "Exists") {
     return failure(Code::kInvalid,
-                   "the operator \"{}\" for label \"{}\" is not In, NotIn, Exists or DoesNotExist",
+                   R"(the operator "{}" for label "{}" is not In, NotIn, Exists or DoesNotExist)",
                    op, requirement.key);
   }
   const Value* list = expression.find("values");
@@ -228,7 +228,7 @@ Result<LabelSelector> LabelSelector::from_object(const Value& object) {
     }
   }
   for (Requirement& requirement : selector.requirements_) {
-    if (Status status = check_requirement(requirement); !status.ok()) {
+    if (const Status status = check_requirement(requirement); !status.ok()) {
       return failure(status.with_context("label selector"));
     }
   }

@@ -117,7 +117,7 @@ TEST(LabelSelectorTest, ReadsTheObjectForm) {
   EXPECT_THAT(read(R"({"matchLabels":{"a":1}})").error().message(), HasSubstr("number"));
   EXPECT_THAT(read(R"({"matchLabels":{"a":"-"}})").error().message(), HasSubstr("no label value"));
   EXPECT_THAT(read(R"({"matchExpressions":[{"key":"a","operator":"in"}]})").error().message(),
-              HasSubstr("the operator \"in\" for label \"a\" is not In"));
+              HasSubstr(R"(the operator "in" for label "a" is not In)"));
   EXPECT_THAT(read(R"({"matchExpressions":[{"key":"a","operator":"In"}]})").error().message(),
               HasSubstr("needs values"));
   EXPECT_THAT(read(R"({"matchExpressions":[{"key":"a","operator":"Exists","values":["x"]}]})")

@@ -159,7 +159,7 @@ Status apply_strategic_patch(Value& target, ObjectType type, const Value& patch)
     return {Code::kInvalid, "a strategic merge patch and its target are objects"};
   }
   Value patched = target;
-  if (Status status = merge_object(patched, patch, schema); !status.ok()) {
+  if (const Status status = merge_object(patched, patch, schema); !status.ok()) {
     return status.with_context("strategic merge patch");
   }
   target = std::move(patched);
