@@ -50,6 +50,9 @@ class ConnectionPool final : public ClientCall::Pool,
     open_ -= idle_.size();
     for (auto& kept : std::exchange(idle_, {})) kept.wire->close();
     expiry_.reset();
+    for (const auto& call : calls_) {
+      if (call->has_slot()) call->spoil_connection();  // made with the old credentials
+    }
     serve_waiting();
   }
 

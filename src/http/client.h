@@ -97,7 +97,8 @@ class Client {
   [[nodiscard]] std::unique_ptr<Call> fetch(Request request, CallOptions options,
                                             std::function<void(Result<Response>)> on_done);
 
-  // Connections that wait for their next call are closed: after a change of credentials.
+  // Connections that wait for their next call are closed, the others when their call ends: after a
+  // change of credentials.
   virtual void close_idle() = 0;
 };
 

@@ -38,7 +38,7 @@ void ClientCall::start_clock() {
 
 void ClientCall::connect() {
   has_slot_ = true;
-  kept_ = false;
+  kept_ = spoiled_ = false;
   connecting_ = http::connect(reactor_, pool_->options(), [weak = weak_from_this()](auto stream) {
     const auto self = weak.lock();
     if (!self || self->over()) return;
@@ -99,12 +99,13 @@ Exchange::Events ClientCall::events() {
 
 void ClientCall::on_end(Exchange::Ending ending) {
   const bool stale = kept_ && ending.untouched && ending.status.code() == Code::kUnavailable;
+  if (ending.reusable && spoiled_) exchange_->wire()->close();
   if (stale && !streamed_ && is_idempotent(request_.method)) {
     exchange_.reset();
     silence_.reset();
     return connect();
   }
-  finish(std::move(ending.status), ending.reusable ? exchange_->wire() : nullptr);
+  finish(std::move(ending.status), ending.reusable && !spoiled_ ? exchange_->wire() : nullptr);
 }
 
 // One timer that looks when the silence could have been long enough, not one restarted by each

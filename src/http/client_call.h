@@ -39,6 +39,8 @@ class ClientCall final : public std::enable_shared_from_this<ClientCall> {
   std::size_t unsent() const;
   // No callback afterwards.
   void cancel();
+  // The connection it has, or is about to get, is not for others.
+  void spoil_connection() { spoiled_ = true; }
 
   bool has_slot() const { return has_slot_; }  // counts as one of max_connections
   bool over() const { return handler_ == nullptr; }
@@ -66,6 +68,7 @@ class ClientCall final : public std::enable_shared_from_this<ClientCall> {
   bool streamed_ = false;
   bool paused_ = false;
   bool has_slot_ = false;
+  bool spoiled_ = false;
   bool kept_ = false;  // the connection has served another call
 };
 

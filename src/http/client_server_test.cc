@@ -77,6 +77,28 @@ TEST_F(ClientServerTest, AnIdleConnectionCanBeClosedByHand) {
   EXPECT_NE(peers.at(0), peers.at(1));
 }
 
+TEST_F(ClientServerTest, ABusyConnectionIsNotKeptAfterAChangeOfCredentials) {
+  std::vector<std::string> peers;
+  std::shared_ptr<ServerCall> held;
+  std::promise<void> arrived;
+  serve([&](auto call) {
+    peers.push_back(call->peer());
+    if (peers.size() > 1) return call->respond({.status = 204});
+    held = std::move(call);
+    arrived.set_value();
+  });
+  auto first = start_fetch({.target = "/"});
+  get(arrived.get_future());
+  on_loop([&] {
+    client_->close_idle();
+    held->respond({.status = 204});
+    held.reset();
+  });
+  ASSERT_TRUE(get(std::move(first)).has_value());
+  ASSERT_TRUE(fetch({.target = "/"}).has_value());
+  EXPECT_NE(peers.at(0), peers.at(1));
+}
+
 TEST_F(ClientServerTest, CallsBeyondTheLimitWaitInOrder) {
   std::vector<std::string> order;
   std::vector<std::shared_ptr<ServerCall>> held;

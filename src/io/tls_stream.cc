@@ -17,6 +17,8 @@ namespace {
 constexpr std::size_t kFeedBytes = std::size_t{32} << 10;
 constexpr std::size_t kWriteBytes = std::size_t{64} << 10;
 
+}  // namespace
+
 bool is_about_certificates(int reason) {
   constexpr auto kReasons = std::to_array<int>(
       {SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED, SSL_R_TLSV1_ALERT_UNKNOWN_CA,
@@ -26,27 +28,6 @@ bool is_about_certificates(int reason) {
        SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE});
   return std::ranges::find(kReasons, reason) != kReasons.end();
 }
-
-// How long a refused peer may go on sending.
-constexpr auto kLinger = std::chrono::seconds(1);
-
-// Ends a stream whose last bytes matter to the peer: closing on what it still sends would make the
-// kernel throw them away.
-void close_softly(Reactor& reactor, const std::shared_ptr<Stream>& stream) {
-  stream->shutdown_write();
-  auto patience = std::make_shared<std::unique_ptr<Timer>>();
-  *patience = reactor.after(kLinger, [stream] { stream->close(); });
-  stream->start_reading([stream, patience] {
-    std::array<char, 4096> ignored;  // NOLINT(cppcoreguidelines-pro-type-member-init): is read into
-    const iovec part{ignored.data(), ignored.size()};
-    const ssize_t n = stream->read({&part, 1});
-    if (n > 0 || n == -EAGAIN) return true;
-    stream->close();
-    return false;
-  });
-}
-
-}  // namespace
 
 void TlsStream::Free::operator()(ssl_st* session) const {
   SSL_free(session);
@@ -266,109 +247,6 @@ void TlsStream::close() {
   on_readable_ = nullptr;
   on_writable_ = nullptr;
   plain_->close();
-}
-
-// --- handshake ---
-
-void TlsStream::handshake(const std::string& server_name, Duration timeout, OnDone on_done) {
-  server_name_ = server_name;
-  on_done_ = std::move(on_done);
-  check_.start(session_.get(), context_->client(), context_->verify(), server_name);
-  if (context_->client()) {
-    SSL_set_connect_state(session_.get());
-  } else {
-    SSL_set_accept_state(session_.get());
-  }
-  deadline_ = reactor_.after(
-      timeout, [this] { finish(failure(Code::kTimeout, "TLS handshake: no answer in time")); });
-  watch_plain();
-  // The caller must have the handle before anything happens.
-  reactor_.post([weak = weak_from_this()] {
-    if (const auto self = weak.lock(); self && self->on_done_) self->step();
-  });
-}
-
-void TlsStream::cancel_handshake() {
-  deadline_.reset();
-  if (std::exchange(on_done_, nullptr)) close();
-}
-
-void TlsStream::step() {
-  const auto keep = shared_from_this();
-  for (;;) {
-    ERR_clear_error();
-    const int result = SSL_do_handshake(session_.get());
-    if (result == 1) {
-      flush();
-      return finish(std::static_pointer_cast<Stream>(keep));
-    }
-    if (SSL_get_error(session_.get(), result) != SSL_ERROR_WANT_READ) {
-      auto why = why_no_handshake(result);
-      flush();  // tell the other side, too
-      return finish(failure(std::move(why)));
-    }
-    flush();
-    const ssize_t fed = feed();
-    if (fed == -EAGAIN || fed == -EINTR) return;
-    if (fed < 0) {
-      return finish(failure(Code::kUnavailable, "TLS handshake: the connection broke: {}",
-                            errno_text(static_cast<int>(-fed))));
-    }
-  }
-}
-
-Status TlsStream::why_no_handshake(int result) {
-  const int reason = ERR_GET_REASON(ERR_peek_error());
-  const bool at_end = SSL_get_error(session_.get(), result) == SSL_ERROR_SYSCALL ||
-                      reason == SSL_R_UNEXPECTED_EOF_WHILE_READING;
-  const std::string errors = tls_errors();
-  failed_ = true;
-  if (!check_.refused().empty()) return {Code::kUnauthorized, "TLS handshake: " + check_.refused()};
-  if (at_end || ended_) {
-    return {Code::kUnavailable, "TLS handshake: the other side closed the connection"};
-  }
-  if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST) {
-    return {Code::kUnavailable, "TLS handshake: the other side does not speak TLS"};
-  }
-  if (is_about_certificates(reason)) {
-    return make_status(Code::kUnauthorized, "TLS handshake: the other side refused us: {}", errors);
-  }
-  return make_status(Code::kUnavailable, "TLS handshake: {}", errors);
-}
-
-void TlsStream::finish(Result<std::shared_ptr<Stream>> result) {
-  const auto keep = shared_from_this();
-  const auto run = std::exchange(on_done_, nullptr);
-  deadline_.reset();
-  if (!result) {
-    failed_ = true;
-    closed_ = true;
-    close_softly(reactor_, plain_);
-  }
-  if (run) run(std::move(result));
-}
-
-namespace {
-
-class HandshakeHandle final : public Timer {
- public:
-  explicit HandshakeHandle(std::shared_ptr<TlsStream> stream) : stream_(std::move(stream)) {}
-  ~HandshakeHandle() override { stream_->cancel_handshake(); }
-
- private:
-  const std::shared_ptr<TlsStream> stream_;
-};
-
-}  // namespace
-
-std::unique_ptr<Timer> start_tls(Reactor& reactor, std::shared_ptr<const TlsContext> context,
-                                 std::shared_ptr<Stream> plain, const std::string& server_name,
-                                 Duration timeout, TlsStream::OnDone on_done) {
-  // There is no other kind: the factories of TlsContext make this one only.
-  auto native = std::static_pointer_cast<const NativeTlsContext>(std::move(context));
-  auto stream = std::make_shared<TlsStream>(reactor, std::move(native), std::move(plain));
-  stream->handshake(server_name, timeout, std::move(on_done));
-  return std::make_unique<HandshakeHandle>(std::move(stream));
 }
 
 }  // namespace divisi::io

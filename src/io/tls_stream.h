@@ -66,7 +66,6 @@ class TlsStream final : public Stream, public std::enable_shared_from_this<TlsSt
 
   OnDone on_done_;  // while the handshake is under way
   std::unique_ptr<Timer> deadline_;
-  std::string server_name_;
   TlsPeerCheck check_;
 
   std::function<bool()> on_readable_;
@@ -81,5 +80,8 @@ class TlsStream final : public Stream, public std::enable_shared_from_this<TlsSt
   int read_error_ = 0;  // errno of a read that failed for good
   int broken_ = 0;      // errno of a write
 };
+
+// Whether a failed read or handshake (a reason code of OpenSSL) is the peer's word on certificates.
+bool is_about_certificates(int reason);
 
 }  // namespace divisi::io
