@@ -11,7 +11,7 @@ namespace divisi::json {
 inline std::optional<std::int64_t> label_integer(std::string_view text) noexcept {
   std::int64_t number = 0;
   const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool whole = parsed.ec == std::errc() && parsed.ptr == end;
   return whole ? std::optional(number) : std::nullopt;
 }

@@ -103,7 +103,7 @@ std::optional<std::size_t> array_index(std::string_view token) noexcept {
   if (token.empty() || (token.size() > 1 && token.front() == '0')) return std::nullopt;
   std::size_t index = 0;
   const char* end = token.data() + token.size();
-  const auto parsed = std::from_chars(token.data(), end, index);
+  const auto parsed = std::from_chars(token.data(), token.data() + token.size(), index);
   if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
   return index;
 }

@@ -51,7 +51,8 @@ std::optional<Value> parse_integer(std::string_view text) {
   const int base = take_base(digits);
   std::uint64_t magnitude = 0;
   const char* end = digits.data() + digits.size();
-  const auto parsed = std::from_chars(digits.data(), end, magnitude, base);
+  const auto parsed =
+      std::from_chars(digits.data(), digits.data() + digits.size(), magnitude, base);
   if (digits.empty() || parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
   constexpr std::uint64_t kSignBit = std::uint64_t{1} << 63;
   if (magnitude < kSignBit || (negative && magnitude == kSignBit)) {
@@ -169,7 +170,7 @@ Result<Value> resolve_tagged(std::string_view tag, std::string_view text) {
   }
   if (tag != "int" && tag != "float" && tag != "bool" && tag != "null") return Value(text);
   if (one_of(text, kNotFinite)) return failure(not_in_json(text));
-  const Value value = resolve_word(text).value_or(Value(text));
+  Value value = resolve_word(text).value_or(Value(text));
   if (tag == "float" && value.as_int() != nullptr) {
     return Value(static_cast<double>(*value.as_int()));
   }
