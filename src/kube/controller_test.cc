@@ -341,6 +341,7 @@ TEST(TimeTest, TimesAreWrittenAndReadAsTheApiDoes) {
   EXPECT_EQ(parse_time("2026-11-15T19:07:46.12Z"), when);
   EXPECT_EQ(parse_time("2026-11-15T21:07:46.120000+02:00"), when);
   EXPECT_EQ(parse_time("2026-11-15T19:07:46Z"), when - 120ms);
+  EXPECT_EQ(parse_time("9999-12-31T23:59:59Z"), std::chrono::system_clock::time_point::max());
   for (const char* bad :
        {"", "2026-11-15", "2026-02-30T00:00:00Z", "2026-11-15T24:00:00Z", "2026-11-15T19:07:46",
         "2026-11-15T19:07:46+2:00", "-026-11-15T19:07:46Z"}) {

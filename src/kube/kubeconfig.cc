@@ -181,7 +181,7 @@ Kubeconfig::User read_user(Fields fields, const std::string& file) {
   }
   if (fields.find("auth-provider") != nullptr) {
     user.auth_provider = fields.inside("auth-provider").text("name");
-    if (user.auth_provider.empty()) user.auth_provider = "?";
+    if (user.auth_provider.empty()) user.auth_provider = std::string(1, '?');
   }
   return user;
 }

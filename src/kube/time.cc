@@ -85,6 +85,10 @@ std::optional<std::chrono::system_clock::time_point> parse_time(std::string_view
   if (take_char(text, '.')) decimals = take_decimals(text);
   const auto offset = take_offset(text);
   if (!offset) return std::nullopt;
+  // The clock counts nanoseconds: what it cannot hold is as far away as it can tell.
+  using Clock = std::chrono::system_clock;
+  if (year >= 2262) return Clock::time_point::max();
+  if (year <= 1677) return Clock::time_point::min();
   return std::chrono::sys_days(date) + std::chrono::hours(hour) + std::chrono::minutes(minute) +
          std::chrono::seconds(second) + decimals - *offset;
 }

@@ -97,7 +97,8 @@ class ControlPlane:
             f"--service-account-key-file={pki / 'accounts.pub'}",
             f"--service-account-signing-key-file={pki / 'accounts.key'}",
             f"--service-cluster-ip-range={SERVICE_RANGE}", "--authorization-mode=Node,RBAC", "--allow-privileged=true",
-            "--enable-admission-plugins=NodeRestriction", "--profiling=false"]
+            "--enable-admission-plugins=NodeRestriction", "--profiling=false",
+            "--feature-gates=WatchList=true"]  # lists as streams: what newer releases do by default
         if self.in_cell:
             arguments += [
                 f"--advertise-address={NODE_ADDRESS}", "--kubelet-preferred-address-types=InternalIP",

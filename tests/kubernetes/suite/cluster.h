@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,7 +31,8 @@ class Cluster : public ::testing::Test {
     auto session = Session::open({});
     ASSERT_TRUE(session) << session.error().message();
     session_ = *std::move(session);
-    space_ = "suite-" + std::to_string(::getpid());
+    static int tests = 0;  // each in a name space of its own: the last one is still being deleted
+    space_ = fmt::format("suite-{}-{}", ::getpid(), ++tests);
     json::Value made;
     made["apiVersion"] = "v1";
     made["kind"] = "Namespace";

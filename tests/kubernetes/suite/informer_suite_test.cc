@@ -20,11 +20,14 @@ class InformerSuite : public Cluster {
     for (int i = 0; i < count; ++i) {
       const std::string name = "m" + std::to_string(random() % static_cast<std::uint64_t>(objects));
       const std::uint64_t kind = random() % 10;
-      while (pending > 32) std::this_thread::yield();
+      wait_below(pending, 32);
       ++pending;
       session_->reactor().post([&, name, kind, i] {
         // What the other writes did to that name before decides the outcome; any is fine.
-        const auto done = [&](const Result<json::Value>&) { --pending; };
+        const auto done = [&](const Result<json::Value>&) {
+          --pending;
+          pending.notify_one();
+        };
         if (kind < 6) {
           json::Value apply = config_map(name, std::to_string(i));
           client().patch(resources::config_maps(), space_, name, PatchType::kApply, apply,
@@ -37,7 +40,11 @@ class InformerSuite : public Cluster {
         }
       });
     }
-    while (pending > 0) std::this_thread::yield();
+    wait_below(pending, 1);
+  }
+
+  static void wait_below(std::atomic<int>& pending, int limit) {
+    for (int seen = pending; seen >= limit; seen = pending) pending.wait(seen);
   }
 
   std::unique_ptr<Informer> follow(Client& through, bool stream_list) {

@@ -1,0 +1,13 @@
+// The commands of divisi. Each adds itself to the program and, when it is chosen, runs and leaves
+// the exit code of the program in `code`.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace divisi::apps {
+
+void add_kube_command(CLI::App& app, int& code);
+
+}  // namespace divisi::apps
