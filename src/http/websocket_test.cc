@@ -46,7 +46,7 @@ TEST(FrameReaderTest, MessagesComeWholeHoweverTheyAreCut) {
                             frame(Opcode::kPing, "p") + frame(Opcode::kContinuation, "o") +
                             frame(Opcode::kBinary, std::string(300, 'x')) +
                             frame(Opcode::kBinary, std::string(70'000, 'y'));
-  for (const std::size_t cut : {1, 2, 3, 7, 1000, 100'000}) {
+  for (const std::size_t cut : {1u, 2u, 3u, 7u, 1000u, 100'000u}) {
     EXPECT_THAT(read_all(bytes, cut, FrameReader(false, 1 << 20)),
                 ElementsAre("1:one", "9:p", "1:two", "2:" + std::string(300, 'x'),
                             "2:" + std::string(70'000, 'y')));

@@ -155,12 +155,13 @@ void EpollReactor::turn() {
         timers_.empty() ? -1 : static_cast<int>(std::min<std::int64_t>(rounded, 60'000)));
   }
   for (int i = 0; i < count; ++i) {
-    if (events[i].data.u64 == kWakeId) {
+    const std::uint64_t id = events[i].data.u64;  // a copy: the kernel's struct is packed
+    if (id == kWakeId) {
       std::uint64_t ignored = 0;
       [[maybe_unused]] const ssize_t n = ::read(wake_, &ignored, sizeof ignored);
       continue;
     }
-    const auto found = watchers_.find(events[i].data.u64);
+    const auto found = watchers_.find(id);
     if (found == watchers_.end()) continue;  // gone since the kernel looked
     const auto watcher = found->second;      // may remove itself
     watcher->on_event(events[i].events);
