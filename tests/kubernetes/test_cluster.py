@@ -1,8 +1,10 @@
 """The Kubernetes of the tests is a real one, and leaves nothing behind. Needs root, like its node."""
 
+import itertools
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 
@@ -11,8 +13,8 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from cluster import build, cgroups, leftovers  # noqa: E402
-from cluster.instance import running  # noqa: E402
+from cluster import build, cgroups, control_plane, leftovers  # noqa: E402
+from cluster.instance import down, running, up  # noqa: E402
 from cluster.paths import state_folder  # noqa: E402
 from harness import BUSYBOX, Instance, answers, command, pod, succeed, wait_for  # noqa: E402
 
@@ -114,6 +116,19 @@ def test_a_crashed_instance_can_be_started_again_and_a_running_one_cannot():
         wait_for("the end of etcd", lambda: not running(instance.name))
         instance.up()
         assert instance.kubectl("get", "namespaces", "-o", "name").startswith("namespace/default")
+
+
+@pytest.mark.parametrize("victim", [0, 2], ids=["etcd", "kube-apiserver"])
+def test_a_port_that_somebody_takes_in_the_meantime_is_replaced(monkeypatch, victim):
+    name = Instance().name
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        taken, free, asked = somebody.getsockname()[1], control_plane.free_port, itertools.count()
+        monkeypatch.setattr(control_plane, "free_port", lambda: taken if next(asked) == victim else free())
+        try:
+            up(name, control_plane_only=True)
+            assert next(asked) == 6, "three ports, twice"
+        finally:
+            down(name)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
