@@ -6,7 +6,6 @@
 #include "http/wire.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace divisi::http {
@@ -60,7 +59,7 @@ class Connecting final : public std::enable_shared_from_this<Connecting> {
       text += fmt::format("Proxy-Authorization: {}\r\n", credentials);
     }
     text += "\r\n";
-    answer_.emplace(Parser::Kind::kResponse, Limits{});
+    answer_ = std::make_unique<Parser>(Parser::Kind::kResponse, Limits{});
     answer_->expect_no_body();  // of a refusal nothing but the status is told
     wire_ = Wire::make(reactor_, std::move(stream));
     wire_->set_user(
@@ -129,7 +128,7 @@ class Connecting final : public std::enable_shared_from_this<Connecting> {
   io::TimePoint until_{};
   std::unique_ptr<io::Timer> step_;  // what is under way
   std::shared_ptr<Wire> wire_;       // to the proxy, while it is asked
-  std::optional<Parser> answer_;
+  std::unique_ptr<Parser> answer_;
 };
 
 class ConnectingHandle final : public io::Timer {

@@ -32,8 +32,9 @@ Exchange::Exchange(std::shared_ptr<Wire> wire, Options options, Events events)
 
 void Exchange::expect_answer() {
   // A body that is passed on as it comes has no limit here: who collects it has one.
-  parser_.emplace(Parser::Kind::kResponse, Limits{.max_header_bytes = options_.max_header_bytes,
-                                                  .max_body_bytes = SIZE_MAX});
+  parser_ = std::make_unique<Parser>(
+      Parser::Kind::kResponse,
+      Limits{.max_header_bytes = options_.max_header_bytes, .max_body_bytes = SIZE_MAX});
   if (options_.head_only) parser_->expect_no_body();
 }
 

@@ -67,7 +67,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   const std::shared_ptr<Wire> wire_;
   const Options options_;
   Events events_;
-  std::optional<Parser> parser_;
+  std::unique_ptr<Parser> parser_;
   std::optional<Inflater> inflater_;
   std::string raw_;  // of the body, not delivered
   Status problem_;   // to be told when all before it is delivered

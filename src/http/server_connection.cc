@@ -90,7 +90,7 @@ bool ServerConnection::read_request() {
   if (state_ == State::kIdle) {
     state_ = State::kHead;
     head_request_ = http_1_0_ = false;  // as far as is known
-    parser_.emplace(Parser::Kind::kRequest, options_.limits);
+    parser_ = std::make_unique<Parser>(Parser::Kind::kRequest, options_.limits);
     arm(options_.header_timeout, &ServerConnection::on_head_too_late);
   }
   if (state_ == State::kHead) {

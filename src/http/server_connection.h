@@ -72,7 +72,7 @@ class ServerConnection final : public std::enable_shared_from_this<ServerConnect
   const std::shared_ptr<Wire> wire_;
   const std::string peer_;
   State state_ = State::kIdle;
-  std::optional<Parser> parser_;  // none while idle
+  std::unique_ptr<Parser> parser_;  // none while idle
   std::string body_;
   std::unique_ptr<io::Timer> timer_;
   std::function<void()> gone_;

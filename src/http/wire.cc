@@ -85,8 +85,8 @@ void Wire::read_some() {
     input_.erase(0, used_);
     used_ = 0;
   }
-  std::array<char, kReadBytes>
-      bytes;  // NOLINT(cppcoreguidelines-pro-type-member-init): is read into
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): is read into
+  std::array<char, kReadBytes> bytes;
   const iovec part{bytes.data(), bytes.size()};
   for (std::size_t total = 0; total < kTurnBytes;) {
     const ssize_t n = stream_->read({&part, 1});

@@ -54,8 +54,8 @@ TlsStream::~TlsStream() {
 
 // Ciphertext from the plain stream to OpenSSL: bytes moved, 0 at the end, or -errno.
 ssize_t TlsStream::feed() {
-  std::array<char, kFeedBytes>
-      bytes;  // NOLINT(cppcoreguidelines-pro-type-member-init): is read into
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): is read into
+  std::array<char, kFeedBytes> bytes;
   const iovec part{bytes.data(), bytes.size()};
   const ssize_t n = plain_->read({&part, 1});
   if (n > 0) {
