@@ -36,6 +36,24 @@ def wait_for(what, predicate, seconds=DEADLINE):
     return value
 
 
+class Output:
+    """What a process has said so far, without waiting for it."""
+
+    def __init__(self, pipe):
+        self.pipe = pipe.fileno()
+        self.keep = pipe  # its end would close the descriptor
+        os.set_blocking(self.pipe, False)
+        self.said = b""
+
+    def text(self):
+        try:
+            while piece := os.read(self.pipe, 1 << 16):
+                self.said += piece
+        except BlockingIOError:
+            pass
+        return self.said.decode()
+
+
 class Instance:
     """with Instance("--control-plane-only") as instance: instance.kubectl("get", "nodes")"""
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import DEADLINE, Instance, answers, pod, succeed, wait_for
+from harness import BUSYBOX, DEADLINE, Instance, Output, answers, pod, succeed, wait_for
 from test_library import BUILD, DIVISI
 
 PROBE = BUILD / "tests" / "informer_probe"
@@ -29,6 +29,7 @@ def service_account(name):
 @pytest.fixture(scope="module")
 def cluster():
     with Instance() as instance:
+        succeed("image", "--name", instance.name, BUSYBOX, "--busybox")
         instance.apply(ROLE, binding("user-alice", {"kind": "User", "name": "alice",
                                                     "apiGroup": "rbac.authorization.k8s.io"}))
         yield instance
@@ -47,9 +48,8 @@ class Probe:
 
     def __init__(self, config):
         self.process = subprocess.Popen([PROBE, "default"], env={**os.environ, "KUBECONFIG": str(config)},
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        os.set_blocking(self.process.stdout.fileno(), False)
-        self.said = ""
+                                        stdout=subprocess.PIPE)
+        self.output = Output(self.process.stdout)
 
     def __enter__(self):
         return self
@@ -62,9 +62,8 @@ class Probe:
         cluster.kubectl("create", "configmap", name)
 
         def heard():
-            assert self.process.poll() is None, self.process.stderr.read()
-            self.said += self.process.stdout.read() or ""
-            return f"+{name}\n" in self.said
+            assert self.process.poll() is None, "it ended"
+            return f"+{name}\n" in self.output.text()
 
         wait_for(f"+{name}", heard)
 

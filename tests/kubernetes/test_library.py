@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import DEADLINE, Instance, wait_for
+from harness import DEADLINE, Instance, Output, wait_for
 
 BUILD = pathlib.Path(os.environ.get("DIVISI_BUILD", "build/release")).resolve()
 SUITE = BUILD / "tests" / "kube_suite"
@@ -46,11 +46,11 @@ def test_suite(cluster, name):
 class Candidate:
     def __init__(self, cluster, identity):
         self.process = subprocess.Popen([CANDIDATE, "default", "suite", identity], env=environment(cluster),
-                                        stdout=subprocess.PIPE, text=True)
-        os.set_blocking(self.process.stdout.fileno(), False)
+                                        stdout=subprocess.PIPE)
+        self.output = Output(self.process.stdout)
 
     def leads(self):
-        return self.process.poll() is None and "leads" in (self.process.stdout.read() or "")
+        return self.process.poll() is None and "leads" in self.output.text()
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
@@ -102,7 +102,7 @@ def test_the_command_applies_shows_and_deletes(cluster):
 @pytest.mark.parametrize("arguments, stdin, message", [
     (["get", "nonsense"], None, "no resource \"nonsense\""),
     (["get", "pods", "-o", "picture"], None, "the forms are yaml, json, name and wide"),
-    (["apply", "-f", "-"], "a: [", "line 1"),
+    (["apply", "-f", "-"], "a: [", "not valid YAML at line"),
     (["apply", "-f", "-"], "a: 1", "an object needs apiVersion, kind and metadata.name"),
     (["apply", "-f", "/nowhere.yaml"], None, "/nowhere.yaml: cannot be read"),
     (["delete"], None, "delete needs a resource and a name, or -f FILE"),
