@@ -102,6 +102,29 @@ TEST_F(ClientTest, AServerThatAnswersHtmlOrHalfAnObjectIsNamed) {
   EXPECT_THAT(get("a").error().message(), HasSubstr("is not JSON"));
 }
 
+TEST_F(ClientTest, C41_AnswersAreAskedForInJson) {
+  std::string accepted;
+  api_.intercept = [&](const http::Request& request) -> std::optional<http::Response> {
+    accepted = request.headers.get("Accept");
+    return std::nullopt;
+  };
+  std::ignore = get("a");
+  EXPECT_EQ(accepted, "application/json");
+}
+
+TEST_F(ClientTest, C20_AnUpdateThatLostTheRaceIsAConflictAndChangesNothing) {
+  ASSERT_TRUE(create(named("a")));
+  auto mine = *get("a");
+  auto theirs = mine;
+  theirs["spec"]["who"] = "they";
+  ASSERT_TRUE(wait([&](Done done) { client_.update(resources::pods(), theirs, {}, done); }));
+  mine["spec"]["who"] = "we";
+  EXPECT_EQ(
+      wait([&](Done done) { client_.update(resources::pods(), mine, {}, done); }).error().code(),
+      Code::kConflict);
+  EXPECT_EQ(get("a")->string_at({"spec", "who"}), "they");
+}
+
 TEST_F(ClientTest, C34_AReadIsRepeatedAfterFaultsOfTheMoment) {
   ASSERT_TRUE(create(named("a")));
   answer_with({{503, {}, ""}, {500, {}, ""}, {502, {}, "<html>"}, {504, {}, ""}});

@@ -75,7 +75,7 @@ class ConfigTest : public ::testing::Test {
   ConfigOptions options_;
 };
 
-TEST_F(ConfigTest, ReadsAllOfACluster) {
+TEST_F(ConfigTest, C39_ReadsAllOfACluster) {
   const auto config = load(R"(
 apiVersion: v1
 kind: Config
@@ -125,7 +125,7 @@ TEST_F(ConfigTest, JsonIsYamlToo) {
   EXPECT_EQ(config->default_namespace, "default");
 }
 
-TEST_F(ConfigTest, RelativePathsBeginAtTheFileThatNamesThem) {
+TEST_F(ConfigTest, C39_RelativePathsBeginAtTheFileThatNamesThem) {
   const auto config = load(kubeconfig("{server: 'https://a', certificate-authority: ../ca.crt}",
                                       "{tokenFile: tokens/t}"));
   ASSERT_TRUE(config) << config.error().message();
@@ -175,7 +175,7 @@ contexts: [{name: one, context: {cluster: a, user: ann, namespace: n1}},
   EXPECT_EQ(config->default_namespace, "n9");
 }
 
-TEST_F(ConfigTest, ACompletePluginIsTaken) {
+TEST_F(ConfigTest, C40_ACompletePluginIsTaken) {
   const auto config = load(R"(
 current-context: c
 clusters:
@@ -345,7 +345,7 @@ TEST_F(ConfigTest, ANamedFileMustBeThereAndIsTheOnlyOne) {
             "reading the kubeconfig " + (folder_ / "missing") + ": No such file or directory");
 }
 
-TEST_F(ConfigTest, FilesOfKubeconfigAreMergedAndTheFirstWins) {
+TEST_F(ConfigTest, C39_FilesOfKubeconfigAreMergedAndTheFirstWins) {
   variables_["KUBECONFIG"] =
       (folder_ / "missing") + "::" +
       folder_.write("one/config",
@@ -381,7 +381,7 @@ TEST_F(ConfigTest, TheHomeFolderComesAfterKubeconfigAndBeforeThePod) {
   EXPECT_EQ(good(load_config(options_)).server, "https://10.0.0.1:443");
 }
 
-TEST_F(ConfigTest, APodUsesItsServiceAccount) {
+TEST_F(ConfigTest, C37_APodUsesItsServiceAccount) {
   enter_pod();
   const auto config = load_config(options_);
   ASSERT_TRUE(config) << config.error().message();

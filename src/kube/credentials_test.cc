@@ -107,7 +107,7 @@ TEST_F(CredentialsTest, WhatNoHeaderCanCarryIsRefusedWithoutBeingShown) {
   EXPECT_EQ(user.error().message(), "Impersonate-User: its value has control characters");
 }
 
-TEST_F(CredentialsTest, ATokenFileIsReadAgainBeforeAMinuteIsOver) {
+TEST_F(CredentialsTest, C38_ATokenFileIsReadAgainBeforeAMinuteIsOver) {
   make({.auth = {.token_file = folder_.write("token", "one\n")}});
   EXPECT_EQ(authorization(), "Bearer one");
   folder_.write("token", "two\n");
@@ -117,7 +117,7 @@ TEST_F(CredentialsTest, ATokenFileIsReadAgainBeforeAMinuteIsOver) {
   EXPECT_EQ(authorization(), "Bearer two");
 }
 
-TEST_F(CredentialsTest, ATokenFileIsReadAgainAfterARefusal) {
+TEST_F(CredentialsTest, C38_ATokenFileIsReadAgainAfterARefusal) {
   make({.auth = {.token_file = folder_.write("token", "one")}});
   const auto first = get();
   folder_.write("token", "two");
@@ -176,7 +176,7 @@ TEST_F(CredentialsTest, APluginRunsOnceForAllWhoAskMeanwhile) {
   EXPECT_EQ(authorization(), "Bearer run1");  // it gave no expiry
 }
 
-TEST_F(CredentialsTest, APluginRunsAgainShortlyBeforeWhatItGaveExpires) {
+TEST_F(CredentialsTest, C40_APluginRunsAgainShortlyBeforeWhatItGaveExpires) {
   make(
       {.auth = {.exec = plugin(R"({"token":"run$n","expirationTimestamp":")" + in(600s) + "\"}")}});
   EXPECT_EQ(authorization(), "Bearer run1");
@@ -195,7 +195,7 @@ TEST_F(CredentialsTest, MostOfAShortLifeIsUsed) {
   EXPECT_EQ(authorization(), "Bearer run2");
 }
 
-TEST_F(CredentialsTest, ARefusalRunsThePluginOnceUntilSomethingWasAccepted) {
+TEST_F(CredentialsTest, C40_ARefusalRunsThePluginOnceUntilSomethingWasAccepted) {
   make({.auth = {.exec = plugin(R"({"token":"run$n"})")}});
   auto auth = get();
   credentials_->refused(auth->version);
@@ -313,7 +313,7 @@ TEST_F(CredentialsTlsTest, GivesOneContextToAllConnectionsUntilAFileChanges) {
   EXPECT_EQ(changes_, 1);
 }
 
-TEST_F(CredentialsTlsTest, FilesArePolledWhileNobodyConnects) {
+TEST_F(CredentialsTlsTest, C39_FilesArePolledWhileNobodyConnects) {
   make({.ca_file = folder_.write("ca", "CA1")});
   ASSERT_TRUE(credentials_->tls());
   folder_.write("ca", "CA2");

@@ -124,7 +124,7 @@ class ExecRunTest : public ::testing::Test {
   ManualReactor reactor_;
 };
 
-TEST_F(ExecRunTest, GivesArgumentsAsTheyAreAndAddsToTheEnvironment) {
+TEST_F(ExecRunTest, C40_GivesArgumentsAsTheyAreAndAddsToTheEnvironment) {
   ExecRequest request{.plugin = {.command = folder_.script("plugin", R"(
 printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"%s|%s|%s|%s|%s"}}' \
   "$1" "$2" "$COLOUR" "$KUBERNETES_EXEC_INFO" "${PATH:+path}")"),

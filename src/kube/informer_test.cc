@@ -6,6 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <random>
+#include <set>
+
 namespace divisi::kube {
 namespace {
 
@@ -114,6 +118,31 @@ TEST_P(InformerTest, ListsByPagesOrAsAStreamThenFollows) {
   EXPECT_EQ(told_.take(), (Lines{"+default/new", "~default/p10", "-default/p11"}));
   EXPECT_TRUE(world_.equal(informer_));
   EXPECT_EQ(informer_.reflector().counters().lists, 1u);
+}
+
+TEST_P(InformerTest, C23_ListsHavePagesAndWatchesHaveBookmarksAndARandomEnd) {
+  std::vector<std::string> targets;
+  world_.api.intercept = [&](const http::Request& request) -> std::optional<http::Response> {
+    targets.push_back(request.target);
+    return std::nullopt;
+  };
+  begin();
+  world_.loop.run_for(20min);
+  std::set<std::string> ends;
+  for (const std::string& target : targets) {
+    if (target.find("watch=true") == std::string::npos) {
+      EXPECT_NE(target.find("limit=7"), std::string::npos) << target;
+      continue;
+    }
+    EXPECT_NE(target.find("allowWatchBookmarks=true"), std::string::npos) << target;
+    const std::size_t at = target.find("timeoutSeconds=");
+    ASSERT_NE(at, std::string::npos) << target;
+    const std::string seconds = target.substr(at + 15);
+    EXPECT_GE(std::stoi(seconds), 300);
+    EXPECT_LE(std::stoi(seconds), 600);
+    ends.insert(seconds);
+  }
+  EXPECT_GT(ends.size(), 1u);
 }
 
 TEST_P(InformerTest, C25_AnExpiredVersionIsListedAnewAndMissedDeletesAreTold) {
