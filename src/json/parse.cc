@@ -101,9 +101,11 @@ class Builder {
 
   bool on_number_part(boost::json::string_view text, error_code&) { return keep(text); }
   bool on_int64(std::int64_t number, boost::json::string_view, error_code&) {
+    parts_.clear();
     return add(Value(number));
   }
   bool on_uint64(std::uint64_t number, boost::json::string_view, error_code&) {
+    parts_.clear();
     return add(Value(static_cast<double>(number)));
   }
   bool on_double(double estimate, boost::json::string_view text, error_code& error) {
@@ -132,7 +134,7 @@ class Builder {
     return true;
   }
 
-  // A text that holds escapes arrives in parts, the last of them by another call.
+  // A text that holds escapes, or was cut, arrives in parts, the last of them by another call.
   bool keep(boost::json::string_view part) {
     parts_.append(part.data(), part.size());
     return true;
@@ -210,6 +212,61 @@ Result<Value> parse(std::string_view text, const ParseLimits& limits) try {
   return parser.handler().take();
 } catch (const std::exception& error) {
   return failure(Code::kInternal, "parsing JSON: {}", error.what());
+}
+
+struct Parser::State {
+  explicit State(const ParseLimits& the_limits) : limits(the_limits), parser(options(the_limits)) {}
+
+  static boost::json::parse_options options(const ParseLimits& limits) {
+    boost::json::parse_options chosen;
+    chosen.max_depth = limits.max_depth;
+    return chosen;
+  }
+
+  Status write(bool more, std::string_view piece) try {
+    if (!failed.ok()) return failed;
+    if (piece.size() > limits.max_bytes - taken) {
+      return failed = make_status(Code::kInvalid, "JSON text is longer than the limit of {} bytes",
+                                  limits.max_bytes);
+    }
+    error_code error;
+    const std::size_t used = parser.write_some(more, piece.data(), piece.size(), error);
+    taken += used;
+    if (parser.handler().found_duplicate()) {
+      failed = make_status(Code::kInvalid,
+                           "not valid JSON at byte {}: the object that ends here has a key twice",
+                           taken + 1);
+    } else if (error) {
+      failed =
+          make_status(Code::kInvalid, "not valid JSON at byte {}: {}", taken + 1, error.message());
+    } else if (used != piece.size()) {
+      failed =
+          make_status(Code::kInvalid,
+                      "not valid JSON at byte {}: text after the end of the document", taken + 1);
+    }
+    return failed;
+  } catch (const std::exception& error) {
+    return failed = make_status(Code::kInternal, "parsing JSON: {}", error.what());
+  }
+
+  const ParseLimits limits;
+  boost::json::basic_parser<Builder> parser;
+  std::size_t taken = 0;
+  Status failed;
+};
+
+Parser::Parser(const ParseLimits& limits) : state_(std::make_unique<State>(limits)) {}
+Parser::Parser(Parser&&) noexcept = default;
+Parser& Parser::operator=(Parser&&) noexcept = default;
+Parser::~Parser() = default;
+
+Status Parser::write(std::string_view piece) {
+  return state_->write(true, piece);
+}
+
+Result<Value> Parser::finish() {
+  if (Status status = state_->write(false, {}); !status.ok()) return failure(std::move(status));
+  return state_->parser.handler().take();
 }
 
 }  // namespace divisi::json

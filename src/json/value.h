@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -101,6 +102,28 @@ struct ParseLimits {
 // One document, nothing after it. Fails with the line and column; a key that appears twice in
 // an object is an error too, because readers disagree on which one counts.
 Result<Value> parse(std::string_view text, const ParseLimits& limits = {});
+
+// The same for text that arrives in pieces, built while the rest is still on its way.
+//
+//   Parser parser({.max_bytes = 1 << 20});
+//   DIVISI_TRY_STATUS(parser.write(piece));  ...  DIVISI_TRY(Value value, parser.finish());
+//
+// Errors name the byte, counted from 1. Not thread-safe.
+class Parser {
+ public:
+  explicit Parser(const ParseLimits& limits = {});
+  Parser(Parser&&) noexcept;
+  Parser& operator=(Parser&&) noexcept;
+  ~Parser();
+
+  // Fails as soon as the text cannot become a document any more; then always.
+  Status write(std::string_view piece);
+  Result<Value> finish();  // once, last
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 // `indent` spaces a level; 0 prints everything on one line. A number that is not finite is null.
 std::string print(const Value& value, int indent = 0);

@@ -126,5 +126,46 @@ TEST(JsonTest, EscapesWhatJsonCannotHold) {
             "\x7f/\\u0000z\"");
 }
 
+TEST(JsonParserTest, AnyCutGivesTheSameValue) {
+  const std::string text =
+      R"( {"metadata": {"n\u00e4me": "a\"b\\\u20ac", "count": -1234567, "big": 18446744073709551615},
+         "items": [1.25e-3, true, false, null, [], {}, "", "x"], "k": 12} )";
+  const auto whole = parse(text);
+  ASSERT_TRUE(whole) << whole.error().message();
+  for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+    Parser parser;
+    ASSERT_TRUE(parser.write(std::string_view(text).substr(0, cut)).ok());
+    ASSERT_TRUE(parser.write(std::string_view(text).substr(cut)).ok());
+    EXPECT_EQ(*parser.finish(), *whole) << cut;
+  }
+  Parser bytewise;
+  for (const char& c : text) ASSERT_TRUE(bytewise.write({&c, 1}).ok());
+  EXPECT_EQ(*bytewise.finish(), *whole);
+}
+
+TEST(JsonParserTest, SaysAtWhichByteTheTextIsWrongAndStaysWrong) {
+  Parser parser;
+  EXPECT_TRUE(parser.write("{\"a\": ").ok());
+  EXPECT_THAT(parser.write("<html>").message(), HasSubstr("byte 7"));
+  EXPECT_THAT(parser.write("1}").message(), HasSubstr("byte 7"));
+  EXPECT_FALSE(parser.finish());
+
+  Parser cut;
+  EXPECT_TRUE(cut.write("[1, 2").ok());
+  EXPECT_THAT(cut.finish().error().message(), HasSubstr("not valid JSON at byte 6"));
+  EXPECT_FALSE(Parser().finish()) << "nothing is no document";
+
+  Parser twice;
+  EXPECT_THAT(twice.write(R"({"a":1,"a":2})").message(), HasSubstr("has a key twice"));
+  Parser after;
+  EXPECT_TRUE(after.write("{}").ok());
+  EXPECT_THAT(after.write(" x").message(), HasSubstr("text after the end"));
+  Parser deep({.max_depth = 3});
+  EXPECT_FALSE(deep.write("[[[[").ok());
+  Parser large({.max_bytes = 4});
+  EXPECT_TRUE(large.write("[1,").ok());
+  EXPECT_THAT(large.write("2]").message(), HasSubstr("limit of 4 bytes"));
+}
+
 }  // namespace
 }  // namespace divisi::json

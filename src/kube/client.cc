@@ -31,6 +31,10 @@ Query write_query(const WriteOptions& options) {
           {"dryRun", options.dry_run ? "All" : ""}};
 }
 
+bool is_success(int status) {
+  return status >= 200 && status <= 299;
+}
+
 http::Request json_request(std::string method, std::string target, std::string_view type,
                            const json::Value* body) {
   http::Request request{std::move(method), std::move(target), {}, {}};
@@ -65,34 +69,40 @@ struct Client::Request {
   std::unique_ptr<io::Timer> pause;
 };
 
-// Collects one answer.
+// Takes one answer: a good one becomes values while it arrives, of a bad one the text is kept.
 class Client::Attempt final : public http::ResponseHandler {
  public:
   Attempt(Client& client, std::shared_ptr<Request> request)
-      : client_(client), request_(std::move(request)) {}
+      : client_(client),
+        request_(std::move(request)),
+        parser_({.max_bytes = client.options_.max_answer_bytes}) {}
 
   void on_head(http::ResponseHead head) override {
     answer_.status = head.status;
     answer_.headers = std::move(head.headers);
   }
   bool on_body(std::string_view piece) override {
-    if (answer_.body.size() + piece.size() > client_.options_.max_answer_bytes) {
-      too_large_ = true;
-      return false;
+    if (is_success(answer_.status)) {
+      empty_ = empty_ && piece.empty();
+      return parser_.write(piece).ok();
     }
-    answer_.body.append(piece);
+    // Enough for any Status; of a page of somebody else only the beginning is shown.
+    constexpr std::size_t kErrorBytes = 256 << 10;
+    answer_.body.append(piece.substr(0, kErrorBytes - std::min(answer_.body.size(), kErrorBytes)));
     return true;
   }
   void on_done(Status status) override {
-    if (too_large_) {
-      status = make_status(Code::kInvalid, "the answer is larger than {} bytes: ask for pages",
-                           client_.options_.max_answer_bytes);
-    }
     const std::shared_ptr<Request> request = std::move(request_);
+    Result<json::Value> value = json::Value();
+    if (is_success(answer_.status) && !empty_) {
+      // What is no JSON ended the call: that is the error, not its end.
+      if (Status wrong = parser_.write({}); !wrong.ok()) status = {};
+      if (status.ok()) value = parser_.finish();
+    }
     if (status.ok()) {
-      client_.ended(request, std::move(answer_));
+      client_.ended(request, std::move(answer_), std::move(value));
     } else {
-      client_.ended(request, failure(std::move(status)));
+      client_.ended(request, failure(std::move(status)), std::move(value));
     }
   }
 
@@ -100,7 +110,8 @@ class Client::Attempt final : public http::ResponseHandler {
   Client& client_;
   std::shared_ptr<Request> request_;
   http::Response answer_;
-  bool too_large_ = false;
+  json::Parser parser_;
+  bool empty_ = true;
 };
 
 Client::Client(io::Reactor& reactor, Transport& transport, ClientOptions options)
@@ -129,7 +140,8 @@ void Client::attempt(const std::shared_ptr<Request>& request) {
       transport_.send(lane_, request->message, options, std::make_shared<Attempt>(*this, request));
 }
 
-void Client::ended(const std::shared_ptr<Request>& request, Result<http::Response> outcome) {
+void Client::ended(const std::shared_ptr<Request>& request, Result<http::Response> outcome,
+                   Result<json::Value> value) {
   if (const auto delay = request->retry.delay_after(request->message.method, outcome);
       delay && reactor_.now() + *delay < request->deadline) {
     request->pause = reactor_.after(*delay, [this, request] { attempt(request); });
@@ -137,18 +149,17 @@ void Client::ended(const std::shared_ptr<Request>& request, Result<http::Respons
   }
   if (!outcome) return finish(request, failure(outcome.error().with_context(request->what)));
   const std::string_view type = outcome->headers.get("Content-Type");
-  if (outcome->status < 200 || outcome->status > 299) {
+  if (!is_success(outcome->status)) {
     return finish(request,
                   failure(status_of_answer(request->what, outcome->status, type, outcome->body)));
   }
-  if (outcome->body.empty()) return finish(request, json::Value());
-  auto value = json::parse(outcome->body, {.max_bytes = options_.max_answer_bytes});
   if (!value) {
-    return finish(request, failure(value.error().code(),
-                                   "{}: the server's answer ({}) is not JSON: {}; is it a "
-                                   "Kubernetes API server?",
-                                   request->what, type.empty() ? "of no type" : type,
-                                   value.error().message()));
+    return finish(
+        request,
+        failure(value.error().code(),
+                "{}: the server's answer ({}) cannot be read as JSON: {}; is it a "
+                "Kubernetes API server?",
+                request->what, type.empty() ? "of no type" : type, value.error().message()));
   }
   finish(request, std::move(value));
 }
@@ -286,7 +297,7 @@ class StreamHandler final : public http::ResponseHandler {
   }
 
  private:
-  bool good() const { return head_.status >= 200 && head_.status <= 299; }
+  bool good() const { return is_success(head_.status); }
 
   const std::string what_;
   const std::function<void(std::string_view)> on_piece_;

@@ -103,7 +103,8 @@ class Client {
   struct Request;
   void start(std::shared_ptr<Request> request);
   void attempt(const std::shared_ptr<Request>& request);
-  void ended(const std::shared_ptr<Request>& request, Result<http::Response> outcome);
+  void ended(const std::shared_ptr<Request>& request, Result<http::Response> outcome,
+             Result<json::Value> value);
   void finish(const std::shared_ptr<Request>& request, Result<json::Value> outcome);
 
   io::Reactor& reactor_;

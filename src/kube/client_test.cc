@@ -92,14 +92,15 @@ TEST_F(ClientTest, ErrorsSayWhatWasBeingDoneAndCarryTheServersWords) {
 
 TEST_F(ClientTest, AServerThatAnswersHtmlOrHalfAnObjectIsNamed) {
   answer_with({{200, {{"Content-Type", "text/html"}}, "<html>please log in</html>"}});
-  EXPECT_THAT(get("a").error().message(),
-              HasSubstr("getting pods default/a: the server's answer (text/html) is not JSON"));
+  EXPECT_THAT(
+      get("a").error().message(),
+      HasSubstr("getting pods default/a: the server's answer (text/html) cannot be read as JSON"));
   answer_with({{403, {{"Content-Type", "text/html"}}, "<html>\n  <b>not\tyou</b></html>"}});
   const auto refused = get("a");
   EXPECT_EQ(refused.error().code(), Code::kForbidden);
   EXPECT_THAT(refused.error().message(), HasSubstr("<html> <b>not you</b></html>"));
   answer_with({{200, {}, "{\"metadata\":"}});
-  EXPECT_THAT(get("a").error().message(), HasSubstr("is not JSON"));
+  EXPECT_THAT(get("a").error().message(), HasSubstr("cannot be read as JSON"));
 }
 
 TEST_F(ClientTest, C41_AnswersAreAskedForInJson) {

@@ -317,7 +317,7 @@ TEST(InformerFallbackTest, AnswersThatAreNoListAreTriedAgainAndNamed) {
   informer.start();
   ASSERT_TRUE(world.loop.run_until([&] { return answers == 1; }, 60s));
   world.loop.run_for(10ms);
-  EXPECT_NE(informer.reflector().last_error().message().find("is not JSON"), std::string::npos)
+  EXPECT_NE(informer.reflector().last_error().message().find("cannot be read as JSON"), std::string::npos)
       << informer.reflector().last_error().message();
   ASSERT_TRUE(world.loop.run_until([&] { return informer.synced(); }, 60s));
   EXPECT_EQ(informer.reflector().counters().errors, 3u);
