@@ -96,7 +96,7 @@ class Client::Attempt final : public http::ResponseHandler {
     Result<json::Value> value = json::Value();
     if (is_success(answer_.status) && !empty_) {
       // What is no JSON ended the call: that is the error, not its end.
-      if (Status wrong = parser_.write({}); !wrong.ok()) status = {};
+      if (!parser_.write({}).ok()) status = {};
       if (status.ok()) value = parser_.finish();
     }
     if (status.ok()) {
@@ -125,7 +125,7 @@ Client::~Client() {
   }
 }
 
-void Client::start(std::shared_ptr<Request> request) {
+void Client::start(const std::shared_ptr<Request>& request) {
   request->deadline = reactor_.now() + options_.deadline;
   request->retry = RetryPolicy(options_.max_tries);
   running_.push_back(request);
@@ -177,7 +177,7 @@ void Client::get(const Resource& resource, std::string_view space, std::string_v
   request->what = "getting " + named(resource, space, name);
   request->message = json_request("GET", resource.path(space, name, subresource), kJson, nullptr);
   request->done = std::move(done);
-  start(std::move(request));
+  start(request);
 }
 
 void Client::get_path(std::string target, Done done, std::string_view accept) {
@@ -186,7 +186,7 @@ void Client::get_path(std::string target, Done done, std::string_view accept) {
   request->message = json_request("GET", std::move(target), kJson, nullptr);
   if (!accept.empty()) request->message.headers.set("Accept", std::string(accept));
   request->done = std::move(done);
-  start(std::move(request));
+  start(request);
 }
 
 void Client::list(const Resource& resource, std::string_view space, const ListOptions& options,
@@ -200,7 +200,7 @@ void Client::list(const Resource& resource, std::string_view space, const ListOp
                     {"continue", options.continue_token}};
   request->message = json_request("GET", resource.path(space) + query_text(query), kJson, nullptr);
   request->done = std::move(done);
-  start(std::move(request));
+  start(request);
 }
 
 void Client::create(const Resource& resource, std::string_view space, const json::Value& object,
@@ -218,7 +218,7 @@ void Client::create(const Resource& resource, std::string_view space, const json
       "POST", resource.path(space, name, options.subresource) + query_text(write_query(options)),
       kJson, &object);
   request->done = std::move(done);
-  start(std::move(request));
+  start(request);
 }
 
 void Client::update(const Resource& resource, const json::Value& object,
@@ -231,7 +231,7 @@ void Client::update(const Resource& resource, const json::Value& object,
       "PUT", resource.path(space, name, options.subresource) + query_text(write_query(options)),
       kJson, &object);
   request->done = std::move(done);
-  start(std::move(request));
+  start(request);
 }
 
 void Client::patch(const Resource& resource, std::string_view space, std::string_view name,
@@ -244,7 +244,7 @@ void Client::patch(const Resource& resource, std::string_view space, std::string
       "PATCH", resource.path(space, name, options.subresource) + query_text(write_query(options)),
       content_type(type), &patch);
   request->done = std::move(done);
-  start(std::move(request));
+  start(request);
 }
 
 void Client::remove(const Resource& resource, std::string_view space, std::string_view name,
@@ -263,7 +263,7 @@ void Client::remove(const Resource& resource, std::string_view space, std::strin
   request->what = "deleting " + named(resource, space, name);
   request->message = json_request("DELETE", resource.path(space, name), kJson, &body);
   request->done = std::move(done);
-  start(std::move(request));
+  start(request);
 }
 
 namespace {

@@ -101,7 +101,7 @@ class Client {
  private:
   class Attempt;
   struct Request;
-  void start(std::shared_ptr<Request> request);
+  void start(const std::shared_ptr<Request>& request);
   void attempt(const std::shared_ptr<Request>& request);
   void ended(const std::shared_ptr<Request>& request, Result<http::Response> outcome,
              Result<json::Value> value);

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace divisi::kube {
 namespace {
 
@@ -28,13 +30,16 @@ class ClientTest : public ::testing::Test {
     start([&](Result<json::Value> answer) { outcome = std::move(answer); });
     EXPECT_FALSE(outcome) << "called back from inside the call";
     EXPECT_TRUE(loop_.run_until([&] { return outcome.has_value(); }, 5min));
-    return *outcome;
+    return outcome.value_or(failure(Code::kTimeout, "no answer"));
   }
   Result<json::Value> create(const json::Value& object) {
-    return wait([&](Done done) { client_.create(resources::pods(), "default", object, {}, done); });
+    return wait([&](Done done) {
+      client_.create(resources::pods(), "default", object, {}, std::move(done));
+    });
   }
   Result<json::Value> get(const std::string& name) {
-    return wait([&](Done done) { client_.get(resources::pods(), "default", name, {}, done); });
+    return wait(
+        [&](Done done) { client_.get(resources::pods(), "default", name, {}, std::move(done)); });
   }
   // The next requests are answered with these, the rest by the server.
   void answer_with(std::vector<http::Response> answers) {
@@ -57,20 +62,21 @@ TEST_F(ClientTest, EveryVerbReachesItsObject) {
   auto made = get("a");
   ASSERT_TRUE(made) << made.error().message();
   (*made)["spec"]["x"] = 1;
-  ASSERT_TRUE(wait([&](Done done) { client_.update(resources::pods(), *made, {}, done); }));
+  ASSERT_TRUE(
+      wait([&](Done done) { client_.update(resources::pods(), *made, {}, std::move(done)); }));
   json::Value patch;
   patch["spec"]["y"] = 2;
   const auto patched = wait([&](Done done) {
-    client_.patch(resources::pods(), "default", "a", PatchType::kMerge, patch, {}, done);
+    client_.patch(resources::pods(), "default", "a", PatchType::kMerge, patch, {}, std::move(done));
   });
   ASSERT_TRUE(patched);
   EXPECT_EQ(patched->int_at({"spec", "x"}), 1);
   EXPECT_EQ(patched->int_at({"spec", "y"}), 2);
   const auto listed =
-      wait([&](Done done) { client_.list(resources::pods(), "default", {}, done); });
+      wait([&](Done done) { client_.list(resources::pods(), "default", {}, std::move(done)); });
   EXPECT_EQ(listed->find("items")->as_array()->size(), 1u);
-  ASSERT_TRUE(
-      wait([&](Done done) { client_.remove(resources::pods(), "default", "a", {}, done); }));
+  ASSERT_TRUE(wait(
+      [&](Done done) { client_.remove(resources::pods(), "default", "a", {}, std::move(done)); }));
   EXPECT_EQ(get("a").error().code(), Code::kNotFound);
 }
 
@@ -82,10 +88,11 @@ TEST_F(ClientTest, ErrorsSayWhatWasBeingDoneAndCarryTheServersWords) {
   EXPECT_EQ(again.error().message(), "creating pods default/a: default/a already exists");
   auto stale = *get("a");
   stale["metadata"]["resourceVersion"] = "1";
-  const auto updated = wait([&](Done done) { client_.update(resources::pods(), stale, {}, done); });
+  const auto updated =
+      wait([&](Done done) { client_.update(resources::pods(), stale, {}, std::move(done)); });
   EXPECT_EQ(updated.error().code(), Code::kConflict);
   const auto deleted = wait([&](Done done) {
-    client_.remove(resources::pods(), "default", "a", {.uid = "another"}, done);
+    client_.remove(resources::pods(), "default", "a", {.uid = "another"}, std::move(done));
   });
   EXPECT_EQ(deleted.error().code(), Code::kConflict);
 }
@@ -118,11 +125,13 @@ TEST_F(ClientTest, C20_AnUpdateThatLostTheRaceIsAConflictAndChangesNothing) {
   auto mine = *get("a");
   auto theirs = mine;
   theirs["spec"]["who"] = "they";
-  ASSERT_TRUE(wait([&](Done done) { client_.update(resources::pods(), theirs, {}, done); }));
+  ASSERT_TRUE(
+      wait([&](Done done) { client_.update(resources::pods(), theirs, {}, std::move(done)); }));
   mine["spec"]["who"] = "we";
-  EXPECT_EQ(
-      wait([&](Done done) { client_.update(resources::pods(), mine, {}, done); }).error().code(),
-      Code::kConflict);
+  EXPECT_EQ(wait([&](Done done) { client_.update(resources::pods(), mine, {}, std::move(done)); })
+                .error()
+                .code(),
+            Code::kConflict);
   EXPECT_EQ(get("a")->string_at({"spec", "who"}), "they");
 }
 

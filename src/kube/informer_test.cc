@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -60,7 +61,7 @@ class World {
       if (cached == nullptr || !(cached->value() == object)) return false;
       const auto found =
           informer.find_by("value", object.string_at({"metadata", "labels", "value"}));
-      if (std::find(found.begin(), found.end(), cached) == found.end()) return false;
+      if (std::ranges::find(found, cached) == found.end()) return false;
     }
     return true;
   }
@@ -82,9 +83,10 @@ class Told {
         {.on_added = [this](const ObjectPtr& now) { lines.push_back("+" + now->key()); },
          .on_changed = [this](const ObjectPtr&,
                               const ObjectPtr& now) { lines.push_back("~" + now->key()); },
-         .on_deleted = [this](const ObjectPtr& last,
-                              bool missed) { lines.push_back((missed ? "?" : "-") + last->key()); },
-         .on_synced = [this] { lines.push_back("synced"); }});
+         .on_deleted = [this](
+                           const ObjectPtr& last,
+                           bool missed) { lines.emplace_back((missed ? "?" : "-") + last->key()); },
+         .on_synced = [this] { lines.emplace_back("synced"); }});
   }
   std::vector<std::string> take() { return std::exchange(lines, {}); }
   std::vector<std::string> lines;
@@ -308,8 +310,8 @@ TEST(InformerFallbackTest, AnswersThatAreNoListAreTriedAgainAndNamed) {
   world.api.intercept = [&](const http::Request&) -> std::optional<http::Response> {
     switch (answers++) {
       case 0: return http::Response{200, {{"Content-Type", "text/html"}}, "<html>log in</html>"};
-      case 1: return http::Response{200, {}, "{\"kind\":\"PodList\",\"items\":[{\"metadata\""};
-      case 2: return http::Response{200, {}, "{\"kind\":\"Pod\"}"};
+      case 1: return http::Response{200, {}, R"({"kind":"PodList","items":[{"metadata")"};
+      case 2: return http::Response{200, {}, R"({"kind":"Pod"})"};
       default: return std::nullopt;
     }
   };
@@ -317,7 +319,8 @@ TEST(InformerFallbackTest, AnswersThatAreNoListAreTriedAgainAndNamed) {
   informer.start();
   ASSERT_TRUE(world.loop.run_until([&] { return answers == 1; }, 60s));
   world.loop.run_for(10ms);
-  EXPECT_NE(informer.reflector().last_error().message().find("cannot be read as JSON"), std::string::npos)
+  EXPECT_NE(informer.reflector().last_error().message().find("cannot be read as JSON"),
+            std::string::npos)
       << informer.reflector().last_error().message();
   ASSERT_TRUE(world.loop.run_until([&] { return informer.synced(); }, 60s));
   EXPECT_EQ(informer.reflector().counters().errors, 3u);
@@ -330,7 +333,8 @@ class InformerStormTest : public ::testing::TestWithParam<int> {};
 TEST_P(InformerStormTest, TheCacheEqualsTheStoreAfterEveryStorm) {
   constexpr int kSeeds = 50;
   for (int offset = 0; offset < kSeeds; ++offset) {
-    const auto seed = static_cast<std::uint64_t>(GetParam() * kSeeds + offset);
+    const auto seed =
+        static_cast<std::uint64_t>(GetParam()) * kSeeds + static_cast<std::uint64_t>(offset);
     SCOPED_TRACE(seed);
     World world(seed);
     world.api.can_stream_lists = seed % 3 != 0;
