@@ -12,6 +12,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -201,24 +202,33 @@ Result<Place> place_of(const json::Value& object, kube::Session& session) {
   return place;
 }
 
-// Server-side apply: what the file says is ours, the rest is left to others.
-Status apply(const Options& options, kube::Session& session) {
+// Does it to every object of the files, until one fails.
+Status for_each(const Options& options, kube::Session& session,
+                const std::function<Status(const json::Value&, const Place&)>& act) {
   for (const std::string& file : options.files) {
     auto objects = objects_of(file);
     if (!objects) return objects.error();
     for (const json::Value& object : *objects) {
       auto place = place_of(object, session);
       if (!place) return place.error();
-      const auto answer = session.call([&](kube::Done done) {
-        session.client().patch(
-            place->resource, place->space, place->name, kube::PatchType::kApply, object,
-            {.field_manager = std::string(kFieldManager), .force = options.force}, std::move(done));
-      });
-      if (!answer) return answer.error();
-      print(place->resource.plural + "/" + place->name + " applied\n");
+      if (Status status = act(object, *place); !status.ok()) return status;
     }
   }
   return {};
+}
+
+// Server-side apply: what the file says is ours, the rest is left to others.
+Status apply(const Options& options, kube::Session& session) {
+  const kube::WriteOptions how{.field_manager = std::string(kFieldManager), .force = options.force};
+  return for_each(options, session, [&](const json::Value& object, const Place& place) -> Status {
+    const auto answer = session.call([&](kube::Done done) {
+      session.client().patch(place.resource, place.space, place.name, kube::PatchType::kApply,
+                             object, how, std::move(done));
+    });
+    if (!answer) return answer.error();
+    print(place.resource.plural + "/" + place.name + " applied\n");
+    return {};
+  });
 }
 
 Status remove_one(const Options& options, kube::Session& session, const Place& place) {
@@ -233,16 +243,11 @@ Status remove_one(const Options& options, kube::Session& session, const Place& p
 }
 
 Status remove(const Options& options, kube::Session& session) {
-  for (const std::string& file : options.files) {
-    auto objects = objects_of(file);
-    if (!objects) return objects.error();
-    for (const json::Value& object : *objects) {
-      auto place = place_of(object, session);
-      if (!place) return place.error();
-      if (Status status = remove_one(options, session, *place); !status.ok()) return status;
-    }
+  if (!options.files.empty()) {
+    return for_each(options, session, [&](const json::Value&, const Place& place) {
+      return remove_one(options, session, place);
+    });
   }
-  if (!options.files.empty()) return {};
   if (options.resource.empty() || options.name.empty()) {
     return make_status(Code::kInvalid, "delete needs a resource and a name, or -f FILE");
   }

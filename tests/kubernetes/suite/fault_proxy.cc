@@ -1,6 +1,6 @@
 #include "kubernetes/suite/fault_proxy.h"
 
-#include "json/value.h"
+#include "kube/testing/fake_api.h"
 
 #include <utility>
 #include <vector>
@@ -8,16 +8,7 @@
 namespace divisi::kube::suite {
 namespace {
 
-http::Response status_answer(int code, const char* reason, const char* message) {
-  json::Value status;
-  status["kind"] = "Status";
-  status["apiVersion"] = "v1";
-  status["status"] = "Failure";
-  status["reason"] = reason;
-  status["message"] = message;
-  status["code"] = code;
-  return {code, {{"Content-Type", "application/json"}}, json::print(status)};
-}
+using testing::status_answer;
 
 bool is_watch(const http::Request& request) {
   return request.method == "GET" && request.target.find("watch=true") != std::string::npos;
