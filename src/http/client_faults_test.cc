@@ -127,15 +127,16 @@ TEST_F(ClientFaultsTest, AFewInterimAnswersAreSkipped) {
 }
 
 TEST_F(ClientFaultsTest, ABodyBeyondTheLimitStopsThere) {
-  std::atomic<std::size_t> sent{0};
-  script([&](RawPeer& peer, int) {
+  // The server's thread ends after the test.
+  const auto sent = std::make_shared<std::atomic<std::size_t>>(0);
+  script([sent](RawPeer& peer, int) {
     peer.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     const std::string chunk = "10000\r\n" + std::string(0x10000, 'x') + "\r\n";
-    while (sent < (100u << 20) && peer.write(chunk)) sent += 0x10000;
+    while (*sent < (100u << 20) && peer.write(chunk)) *sent += 0x10000;
   });
   EXPECT_EQ(failure_of({.limits = {.max_body_bytes = 1 << 20}}),
             "the answer has more than 1048576 bytes");
-  EXPECT_LT(sent, 100u << 20);
+  EXPECT_LT(*sent, 100u << 20);
 }
 
 TEST_F(ClientFaultsTest, AnAnnouncedBodyBeyondTheLimit) {
@@ -265,17 +266,16 @@ TEST_F(ClientFaultsTest, ABombStopsAtTheLimit) {
 TEST_F(ClientFaultsTest, CompressedPiecesAreBoundedAndWaitWhilePaused) {
   answer(with_length(gzip(std::string(10 << 20, 'z')), "Content-Encoding: gzip\r\n"));
   const auto recorder = std::make_shared<Recorder>();
-  std::size_t index = 0;
   std::promise<void> paused;
   recorder->at_piece = [&](std::size_t n) {
     if (n != 2) return;
-    calls_[index]->pause();
+    calls_.front()->pause();
     paused.set_value();
   };
-  index = start({.target = "/"}, {}, recorder);
+  start({.target = "/"}, {}, recorder);
   get(paused.get_future());
   for (int i = 0; i < 10; ++i) on_loop([&] { EXPECT_EQ(recorder->pieces, 2u); });
-  on_loop([&] { calls_[index]->resume(); });
+  on_loop([&] { calls_.front()->resume(); });
   EXPECT_TRUE(get(recorder->done.get_future()).ok());
   EXPECT_EQ(recorder->body.size(), std::size_t{10} << 20);
   EXPECT_LE(recorder->largest, std::size_t{256} << 10);

@@ -210,17 +210,16 @@ TEST_F(ClientServerTest, APausedCallHoldsTheServerBack) {
     started.set_value();
   });
   const auto recorder = std::make_shared<Recorder>();
-  std::size_t index = 0;
   std::promise<void> paused;
   recorder->at_piece = [&](std::size_t n) {
     if (n != 1) return;
-    calls_[index]->pause();
+    calls_.front()->pause();
     paused.set_value();
   };
-  index = start({.target = "/"}, {}, recorder);
+  start({.target = "/"}, {}, recorder);
   get(paused.get_future());
   for (int i = 0; i < 20; ++i) on_loop([&] { EXPECT_EQ(recorder->pieces, 1u); });
-  on_loop([&] { calls_[index]->resume(); });
+  on_loop([&] { calls_.front()->resume(); });
   EXPECT_TRUE(get(recorder->done.get_future()).ok());
   EXPECT_EQ(recorder->body.size(), kPiece * kPieces);
   on_loop([&] { call.reset(); });
