@@ -26,7 +26,7 @@ std::string told(std::string_view first, std::string_view second) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
-  const std::size_t cut = data[0] | data[1] << 8;
+  const std::size_t cut = data[0] + 256 * std::size_t{data[1]};
   const std::string_view text(reinterpret_cast<const char*>(data + 2), size - 2);
   const std::size_t place = cut % (text.size() + 1);
   if (told(text, {}) != told(text.substr(0, place), text.substr(place))) std::abort();
