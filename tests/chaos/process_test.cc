@@ -206,6 +206,12 @@ LAUNCHER(flooder) {
     router.on("done", [&](int node) { done.add(node); });
     jobs::note(folder, "address", router.address());
     demand(router.wait_for_peers(2, kSoon), "both receivers come");
+    // Before a peer is ready it keeps what it cannot deliver, but no more than its queue takes.
+    demand(jobs::eventually([&] {
+             const auto peers = router.peers();
+             return std::ranges::all_of(peers, [](const auto& peer) { return peer.ready; });
+           }),
+           "both have made their listeners");
     int n = 0;
     while (n % 50 != 0 || !jobs::read_note(folder, "enough")) send_number(n++, 0, kBlock);
     const auto dropped = counters_of(1).dropped;
