@@ -4,11 +4,13 @@
 //   api.faults.cut_stream = 0.1;
 //
 // It has the verbs, paging, conflicts, watches with bookmarks and initial events, and 410s of the
-// real one, for any resource; no schemas, no admission. What the real server does is shown by
-// tests/kubernetes; this is for the orders of events that nobody can make there.
+// real one, for any resource, and its collector of garbage; no schemas, no admission. What the real
+// server does is shown by tests/kubernetes; this is for the orders of events that nobody can make
+// there.
 #pragma once
 
 #include "kube/testing/fake_store.h"
+#include "kube/testing/fake_verbs.h"
 #include "kube/testing/sim_loop.h"
 #include "kube/transport.h"
 
@@ -32,6 +34,8 @@ struct Faults {
   double garbage = 0;       // a frame that is none
   double compact = 0;       // after a write: older versions are gone
   double silence = 0;       // of a watch: it stays open and tells nothing more
+  double late_events = 0;   // of a watch: it tells seconds later
+  double conflict = 0;      // 409 for a PUT or PATCH that was not handled
 };
 
 class FakeApi final : public Transport {
@@ -44,44 +48,40 @@ class FakeApi final : public Transport {
 
   Faults faults{};
   FakeStore store{};
+  FakeVerbs verbs;
   bool can_stream_lists = true;
   // Sees every request that is handled; may answer in its place.
   std::function<std::optional<http::Response>(const http::Request&)> intercept{};
 
   std::uint64_t requests() const noexcept { return requests_; }
+  // After a change of the store that no request made: the watches learn of it.
+  void changed();
+  // Deletes what is owned by nothing that exists, some seconds later.
+  void look_for_orphans();
   // Tells every watch of the newest version.
   void bookmark();
   void cut_all_streams();
   bool chance(double probability);
 
  private:
-  struct Path;
   struct Watch;
   class CallHandle;
 
-  static std::optional<Path> parse(const std::string& target);
   void handle(const http::Request& request, const http::CallOptions& options,
               const std::shared_ptr<http::ResponseHandler>& handler,
               const std::shared_ptr<CallHandle*>& call);
-  http::Response answer(const http::Request& request, const Path& path);
-  http::Response list(const Path& path);
-  http::Response write(const http::Request& request, const Path& path);
-  void start_watch(const Path& path, const http::CallOptions& options,
+  void start_watch(const ApiPath& path, const http::CallOptions& options,
                    std::shared_ptr<http::ResponseHandler> handler,
                    const std::shared_ptr<CallHandle*>& call);
   void pump(const std::shared_ptr<Watch>& watch);
   void end(const std::shared_ptr<Watch>& watch, Status status);
-  void wake_watches();
   io::Duration delay();
 
   SimLoop& loop_;
   std::mt19937_64 random_;
   std::uint64_t requests_ = 0;
   std::vector<std::shared_ptr<Watch>> watches_;
-  std::vector<std::unique_ptr<io::Timer>> timers_;
+  std::unique_ptr<io::Timer> orphans_timer_;
 };
-
-// "{"kind":"Status",...}" of that number.
-http::Response status_answer(int code, const std::string& reason, const std::string& message);
 
 }  // namespace divisi::kube::testing

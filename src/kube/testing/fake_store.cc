@@ -18,16 +18,25 @@ const json::Value* FakeStore::find(const std::string& collection, const std::str
   return found == objects.end() ? nullptr : &found->second;
 }
 
+void FakeStore::remember(const std::string& collection, const char* type,
+                         const json::Value& object) {
+  history_.push_back({version_, collection, type, object});
+  if (on_change) on_change(history_.back());
+}
+
 const json::Value& FakeStore::put(const std::string& collection, const std::string& key,
                                   const char* type, json::Value object) {
   object["metadata"]["resourceVersion"] = std::to_string(++version_);
-  history_.push_back({version_, collection, type, object});
-  return collections_[collection][key] = std::move(object);
+  json::Value& kept = collections_[collection][key] = std::move(object);
+  remember(collection, type, kept);
+  return kept;
 }
 
 const json::Value& FakeStore::create(const std::string& collection, const std::string& key,
                                      json::Value object, const std::string& now) {
-  object["metadata"]["uid"] = fmt::format("00000000-0000-4000-8000-{:012}", next_uid_++);
+  const std::string uid = fmt::format("00000000-0000-4000-8000-{:012}", next_uid_++);
+  object["metadata"]["uid"] = uid;
+  uids_.insert(uid);
   object["metadata"]["creationTimestamp"] = now;
   return put(collection, key, "ADDED", std::move(object));
 }
@@ -42,7 +51,8 @@ json::Value FakeStore::remove(const std::string& collection, const std::string& 
   json::Value last = std::move(objects.find(key)->second);
   objects.erase(key);
   last["metadata"]["resourceVersion"] = std::to_string(++version_);
-  history_.push_back({version_, collection, "DELETED", last});
+  uids_.erase(std::string(last.string_at({"metadata", "uid"})));
+  remember(collection, "DELETED", last);
   return last;
 }
 

@@ -4,8 +4,11 @@
 #include "json/value.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace divisi::kube::testing {
@@ -23,6 +26,10 @@ class FakeStore {
   // Null when there is none.
   const json::Value* find(const std::string& collection, const std::string& key) const;
   const Objects& all(const std::string& collection) const;
+  const std::map<std::string, Objects>& collections() const noexcept { return collections_; }
+  bool has_uid(std::string_view uid) const { return uids_.contains(uid); }
+  // Told of every change when it has been made; must not change the store itself.
+  std::function<void(const Change&)> on_change{};
 
   // Sets uid, creationTimestamp and resourceVersion.
   const json::Value& create(const std::string& collection, const std::string& key,
@@ -38,6 +45,7 @@ class FakeStore {
   void compact() { compacted_ = version_; }
 
  private:
+  void remember(const std::string& collection, const char* type, const json::Value& object);
   const json::Value& put(const std::string& collection, const std::string& key, const char* type,
                          json::Value object);
 
@@ -46,6 +54,7 @@ class FakeStore {
   std::uint64_t version_ = 1;
   std::uint64_t compacted_ = 0;
   std::uint64_t next_uid_ = 1;
+  std::set<std::string, std::less<>> uids_;
 };
 
 }  // namespace divisi::kube::testing
