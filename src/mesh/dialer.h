@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 
 namespace divisi::mesh {
 
@@ -14,10 +15,12 @@ struct Node::Dialer {
   explicit Dialer(io::Address to) : address(std::move(to)) {}
 
   const io::Address address;
+  std::optional<io::Address> at;       // where that is at present, if somebody said so
+  bool by_name = true;                 // which of the two the next attempt goes to
   std::unique_ptr<io::Timer> pending;  // a dial under way, or the pause before the next
   std::chrono::milliseconds pause{0};  // doubles up to a second, starts anew after a success
   bool joined = false;                 // was linked once, or needs no link
-  bool unneeded = false;               // the address is our own, or its node said goodbye
+  bool unneeded = false;               // the address is our own, or its node left
   std::weak_ptr<Link> link;            // the link it led to
   io::TimePoint duplicate_since{};     // when a peer first said that our id is taken
 };

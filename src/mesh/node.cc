@@ -34,6 +34,9 @@ constexpr auto kAheadWait = std::chrono::milliseconds(50);
 
 constexpr auto kAwayAtEnd = std::chrono::seconds(1);
 
+// How often a node that waits for its peers says for whom.
+constexpr auto kWaitLine = std::chrono::seconds(10);
+
 void log_emit(const OutEvent& event, int peer, std::chrono::nanoseconds waited) {
   log::info("trace emit event={} id={:016x} peer={} bytes={} waited_us={}", event.topic_name,
             event.trace, peer, OutLog::message_bytes(event),
@@ -102,20 +105,7 @@ Status Node::join() {
   return {};
 }
 
-Status Node::await_links() {
-  Lock lock(mutex_);
-  const auto deadline = std::chrono::steady_clock::now() + options_.join_timeout;
-  while (!joined()) {
-    if (!join_error_.ok()) return join_error_;
-    if (join_cancelled_ || closing_) {
-      return make_status(Code::kCancelled, "joining the job was cancelled");
-    }
-    ++waiting_;
-    const auto woken = changed_.wait_until(lock, deadline);
-    --waiting_;
-    if (woken == std::cv_status::timeout && !joined()) break;
-  }
-  if (joined()) return {};
+std::string Node::missing_links() const {
   std::string missing;
   for (const int id : options_.expected_nodes) {
     if (!links_.contains(id) && !departed_.contains(id)) missing += fmt::format(" node {},", id);
@@ -125,9 +115,35 @@ Status Node::await_links() {
     missing = fmt::format(" {} of {} peers are linked,", links_.size(), options_.expected_peers);
   }
   missing.pop_back();
-  return make_status(Code::kTimeout, "join timeout: node {} waited {:.1f} s; missing:{}",
-                     options_.self.node,
-                     std::chrono::duration<double>(options_.join_timeout).count(), missing);
+  return missing;
+}
+
+Status Node::await_links() {
+  using Clock = std::chrono::steady_clock;
+  Lock lock(mutex_);
+  const auto start = Clock::now();
+  join_deadline_ = std::max(join_deadline_, start + options_.join_timeout);
+  auto next_line = start + kWaitLine;
+  while (!joined()) {
+    if (!join_error_.ok()) return join_error_;
+    if (join_cancelled_ || closing_) {
+      return make_status(Code::kCancelled, "joining the job was cancelled");
+    }
+    const auto now = Clock::now();
+    if (now >= join_deadline_) {
+      return make_status(Code::kTimeout, "join timeout: node {} waited {:.1f} s; missing:{}",
+                         options_.self.node, std::chrono::duration<double>(now - start).count(),
+                         missing_links());
+    }
+    if (now >= next_line) {
+      next_line = now + kWaitLine;
+      log::info("node {} waits for its peers; missing:{}", options_.self.node, missing_links());
+    }
+    ++waiting_;
+    changed_.wait_until(lock, std::min(join_deadline_, next_line));
+    --waiting_;
+  }
+  return {};
 }
 
 void Node::cancel_join() {

@@ -80,6 +80,16 @@ class Node {
   // The launcher saw that process end: do not wait for its heartbeat.
   void peer_died(int node);
 
+  // --- a job whose nodes come and go (node_members.cc); loop only ---
+  // The node is part of the job from now on. If `place.dial`, a link to it is kept, as to those of
+  // NodeOptions::dial, but join() does not wait for it.
+  void welcome(const PeerPlace& place);
+  // The node is gone for good: nobody waits for it or dials it. While its connection lasts it may
+  // finish what it has to say; with its end, or at once if there is none, it has left.
+  void dismiss(const PeerPlace& place);
+  // Somebody knows that the missing peers will come: join_timeout begins anew.
+  void extend_join();
+
   std::vector<PeerInfo> peers() const;
   // Blocks until `count` peers are connected.
   bool wait_for_peers(std::size_t count, std::chrono::milliseconds timeout) const;
@@ -143,6 +153,7 @@ class Node {
   // node_links.cc: loop only.
   Status start_on_loop();
   Status await_links();
+  std::string missing_links() const;  // mutex_ held
   void dial(const std::shared_ptr<Dialer>& dialer);
   void redial_later(const std::shared_ptr<Dialer>& dialer);
   void dial_failed(const std::shared_ptr<Dialer>& dialer, const Status& status);
@@ -205,6 +216,7 @@ class Node {
   bool closed_ = false;
   bool is_ready_ = false;
   bool join_cancelled_ = false;
+  std::chrono::steady_clock::time_point join_deadline_{};
   Status join_error_;
   std::size_t unjoined_dialers_ = 0;
   bool relay_open_ = false;                         // a hub that relays has all its leaves
@@ -223,6 +235,7 @@ class Node {
   std::unique_ptr<io::Timer> flush_timer_;
   // The news of a death can overtake the dead one's last words, with which its link came up.
   std::set<int> died_unlinked_;
+  std::set<int> dismissed_;  // still connected, see dismiss()
   std::uint64_t next_connection_ = 1;
   std::optional<io::TimePoint> complained_at_;                  // about a stranger
   std::uint64_t complaints_kept_ = 0;                           // since then

@@ -163,14 +163,15 @@ Status Node::start_on_loop() {
 }
 
 void Node::dial(const std::shared_ptr<Dialer>& dialer) {
-  dialer->pending = reactor_.dial(dialer->address, options_.handshake_timeout,
-                                  [this, dialer](Result<std::shared_ptr<io::Stream>> stream) {
-                                    if (!stream) return dial_failed(dialer, stream.error());
-                                    auto connection = std::make_shared<Connection>(
-                                        *this, *std::move(stream), dialer, next_connection_++);
-                                    greeting_.push_back(connection);
-                                    connection->start();
-                                  });
+  const io::Address& to = dialer->by_name ? dialer->address : *dialer->at;
+  dialer->pending = reactor_.dial(
+      to, options_.handshake_timeout, [this, dialer](Result<std::shared_ptr<io::Stream>> stream) {
+        if (!stream) return dial_failed(dialer, stream.error());
+        auto connection =
+            std::make_shared<Connection>(*this, *std::move(stream), dialer, next_connection_++);
+        greeting_.push_back(connection);
+        connection->start();
+      });
 }
 
 void Node::dial_failed(const std::shared_ptr<Dialer>& dialer, const Status& status) {
@@ -178,6 +179,7 @@ void Node::dial_failed(const std::shared_ptr<Dialer>& dialer, const Status& stat
     const Lock lock(mutex_);
     if (!dialer->joined) dial_errors_[dialer->address.to_string()] = status.message();
   }
+  dialer->by_name = !dialer->by_name || !dialer->at;
   redial_later(dialer);
 }
 
@@ -490,6 +492,7 @@ void Node::link_broken(const LinkPtr& link, const std::string& reason) {
     const bool ours = dialer->link.lock() == link || (last && last->dialer() == dialer);
     if (ours) redial_later(dialer);
   }
+  if (dismissed_.erase(link->peer.node) > 0) return retire(link, true);
   if (died_unlinked_.erase(link->peer.node) > 0) declare_lost(link, kProcessEnded);
 }
 
@@ -543,7 +546,7 @@ void Node::say_why(const LinkPtr& link, const std::string& reason) {
 void Node::declare_lost(const LinkPtr& link, std::string_view why) {
   {
     const Lock lock(mutex_);
-    if (std::exchange(link->out.lost, true)) return;
+    if (link->out.left || std::exchange(link->out.lost, true)) return;
     changed_.notify_all();
   }
   log::warning("lost node {}: {}", link->peer.node, why);

@@ -1,11 +1,13 @@
 // What a node is told, and what it tells about its peers.
 #pragma once
 
+#include "io/address.h"
 #include "mesh/handshake.h"
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -61,6 +63,14 @@ struct PeerInfo {
   bool connected = false;
   bool lost = false;
   bool ready = false;
+};
+
+// Where a node of a job is, for one that may have to dial it.
+struct PeerPlace {
+  int node = 0;
+  io::Address address{};            // by its name, which is looked up at every attempt
+  std::optional<io::Address> at{};  // where it is at present, if known: names lag behind
+  bool dial = false;                // from here, not from there
 };
 
 struct PeerStats {

@@ -75,6 +75,8 @@ class TestNode {
   Inbox<std::pair<PeerChange, int>>& changes() { return changes_; }
   bool hears(PeerChange change, int peer);
 
+  void on_loop(std::function<void()> work) { reactor_->run_on_loop(std::move(work)); }
+
   // The process ends without a word; the kernel closes its sockets.
   void kill() { node_.reset(); }
   void close(std::chrono::milliseconds deadline) { node_->close(deadline); }
