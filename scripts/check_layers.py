@@ -20,9 +20,11 @@ MODULES = {
     "http": ["base", "json", "io"],
     "event": ["base"],
     "mesh": ["base", "json", "io", "event"],
-    "runtime": ["base", "json", "io", "event", "mesh"],
-    "launch": ["base", "json", "io", "event", "mesh", "runtime"],
+    "runtime": ["base", "json", "io", "http", "event", "mesh"],
+    "launch": ["base", "json", "io", "http", "event", "mesh", "runtime"],
     "kube": ["base", "json", "io", "http"],
+    "dijob": ["base", "json", "io", "http", "kube"],
+    "server": ["base", "json", "io", "http", "kube", "dijob"],
     # The runtime's first user: it sees the others as any program does, through include/divisi.
     "rl": ["base", "json"],
 }

@@ -1,0 +1,11 @@
+#include "dijob/names.h"
+
+namespace divisi::dijob {
+
+const kube::Resource& dijobs() {
+  static const kube::Resource resource{
+      std::string(kGroup), std::string(kVersion), "dijobs", "DIJob", true, {"dijob"}};
+  return resource;
+}
+
+}  // namespace divisi::dijob

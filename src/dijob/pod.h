@@ -1,0 +1,97 @@
+// What a job is made of on the cluster: the pods, the service that names them, the secret.
+#pragma once
+
+#include "dijob/job.h"
+#include "json/value.h"
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace divisi::dijob {
+
+// One replica: of a task, or of the template form (whose task is "").
+struct Slot {
+  std::string task{};
+  int index = 0;  // within the task
+  int rank = 0;   // within the job
+
+  friend auto operator<=>(const Slot&, const Slot&) = default;
+};
+
+struct ClusterNames {
+  std::string service_domain = "svc.cluster.local";
+  std::string server_url = "http://di-server.di-system.svc.cluster.local:8081";
+};
+
+std::string pod_name(const Job& job, const Slot& slot,
+                     int generation);  // generation: template form
+std::string service_name(const Job& job);
+std::string secret_name(const Job& job);  // with a part of the uid: none meets an older job's
+// "<pod>.<service>.<space>.<domain>"
+std::string pod_host(const Job& job, const Slot& slot, int generation, const ClusterNames& names);
+
+// Everything that goes into a pod beside the job itself.
+struct PodPlace {
+  Slot slot{};
+  int generation = 0;       // template form
+  std::string node{};       // preemptible jobs: where it must run
+  std::vector<Slot> all{};  // every rank that is or was given, ascending and without a hole:
+                            // DI_NODES of the pod
+  int replicas = 0;         // of the whole job, for the annotation
+  bool with_secret = true;  // M6; off where the operator may not make secrets
+};
+
+json::Value make_pod(const Job& job, const PodPlace& place, const ClusterNames& names);
+json::Value make_service(const Job& job);
+json::Value make_secret(const Job& job, std::string_view secret);
+
+// The container that counts: `di-container`, else one named like the task or its type, else the
+// first. Null when there is none. `pod_spec` is a pod's or a template's `spec`.
+const json::Value* main_container(const json::Value& pod_spec, const Task& task);
+// The port of it named `di-port`, else named like the type; kDefaultPort when it has neither.
+int main_port(const json::Value& pod_spec, const Task& task);
+
+// Changes whenever pods made from now on would differ from those made before (image, environment,
+// resources, volumes, restartedAt; not replicas). A short text.
+std::string template_hash(const Job& job, const Task& task);
+
+// --- pods that exist ---
+
+struct Pod {
+  std::string name{};
+  std::string uid{};
+  std::string phase{};   // Pending, Running, Succeeded, Failed, Unknown
+  std::string reason{};  // "Evicted", "OutOfcpu"
+  bool ready = false;
+  bool scheduled = false;
+  std::string ip{};
+  std::string node{};  // where it runs
+  bool terminating = false;
+  std::optional<std::chrono::system_clock::time_point> kill_at{};  // deletionTimestamp
+  std::optional<int> exit_code{};  // of the main container, when it has ended
+  bool any_ended = false;          // a container terminated, or waits with CrashLoopBackOff
+  bool exit_143 = false;           // any container ended by SIGTERM
+  std::optional<std::chrono::system_clock::time_point> started{};  // status.startTime
+  std::optional<std::chrono::system_clock::time_point> ended{};    // newest container end
+
+  Slot slot{};                      // from labels and annotations, or from the name (3.5);
+                                    // rank -1: nothing says it
+  bool has_slot = false;            // false: neither says which replica it is
+  std::optional<int> replicas{};    // annotation
+  std::optional<int> generation{};  // annotation, template form
+  std::string placed_on{};          // annotation diengine/node
+  std::string made_of{};            // annotation divisi/template
+  int port = 22270;
+
+  bool live() const noexcept { return !terminating; }
+};
+
+// `object` is a pod of this job: by controller uid, or by labels without an owner.
+bool belongs_to(const json::Value& pod, const Job& job);
+Pod read_pod(const json::Value& object, const Job& job);
+
+}  // namespace divisi::dijob
