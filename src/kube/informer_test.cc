@@ -327,6 +327,67 @@ TEST(InformerFallbackTest, AnswersThatAreNoListAreTriedAgainAndNamed) {
   EXPECT_TRUE(informer.reflector().last_error().ok());
 }
 
+// A server that streams lists and never says where they end.
+class EndlessLists final : public Transport {
+ public:
+  explicit EndlessLists(Transport& server) : server_(server) {}
+  std::unique_ptr<http::Call> send(Lane lane, http::Request request, http::CallOptions options,
+                                   std::shared_ptr<http::ResponseHandler> handler) override {
+    return server_.send(lane, std::move(request), options,
+                        std::make_shared<Handler>(std::move(handler)));
+  }
+
+ private:
+  class Handler final : public http::ResponseHandler {
+   public:
+    explicit Handler(std::shared_ptr<http::ResponseHandler> next) : next_(std::move(next)) {}
+    void on_head(http::ResponseHead head) override { next_->on_head(std::move(head)); }
+    bool on_body(std::string_view piece) override {
+      const auto bookmark = piece.find(R"({"type":"BOOKMARK")");
+      return next_->on_body(piece.substr(0, std::min(bookmark, piece.size())));
+    }
+    void on_done(Status status) override { next_->on_done(std::move(status)); }
+
+   private:
+    const std::shared_ptr<http::ResponseHandler> next_;
+  };
+  Transport& server_;
+};
+
+TEST(InformerFallbackTest, AStreamedListThatNeverEndsIsAskedForByPages) {
+  World world;
+  EndlessLists endless(world.api);
+  Client client(world.loop, endless);
+  for (int i = 0; i < 20; ++i) world.create("p" + std::to_string(i));
+  Informer informer(client, pods());
+  informer.add_index("value", value_label);
+  informer.start();
+  world.loop.run_for(29s);
+  EXPECT_FALSE(informer.synced());
+  ASSERT_TRUE(world.loop.run_until([&] { return informer.synced(); }, 15s));
+  EXPECT_TRUE(world.equal(informer));
+}
+
+TEST(InformerFallbackTest, AnErrorInTheLastPieceOfAStreamIsOneError) {
+  World world;
+  bool told = false;
+  world.api.intercept = [&](const http::Request& request) -> std::optional<http::Response> {
+    if (told || request.target.find("watch=") == std::string::npos) return std::nullopt;
+    told = true;
+    return http::Response{200,
+                          {},
+                          R"({"type":"ERROR","object":{"kind":"Status","code":500,"message":"no"}})"
+                          "\n"};
+  };
+  Informer informer(world.client, pods(false));
+  informer.start();
+  ASSERT_TRUE(world.loop.run_until([&] { return told; }, 60s));
+  world.loop.run_for(60s);
+  EXPECT_EQ(informer.reflector().counters().errors, 1u);
+  EXPECT_EQ(informer.reflector().counters().lists, 2u);
+  EXPECT_TRUE(informer.reflector().last_error().ok());
+}
+
 // After any storm the cache equals the store. A failing seed is printed.
 class InformerStormTest : public ::testing::TestWithParam<int> {};
 

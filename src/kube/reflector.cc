@@ -53,6 +53,7 @@ void Reflector::stop() {
   *alive_ = false;
   call_.reset();
   pause_.reset();
+  stall_.reset();
 }
 
 std::string Reflector::what() const {
@@ -115,6 +116,18 @@ void Reflector::stream_initial() {
                              {"resourceVersionMatch", "NotOlderThan"},
                              {"allowWatchBookmarks", "true"}});
   open(query_text(query));
+  progress_ = opened_;
+  expect_progress();
+}
+
+// A server, or a cache in front of it, may take the request and never say where the list ends:
+// without this the sink would wait for ever, while a list by pages does the same.
+void Reflector::expect_progress() {
+  io::Reactor& reactor = client_.reactor();
+  stall_ = reactor.after(progress_ + options_.stalled_after - reactor.now(), [this] {
+    if (client_.reactor().now() < progress_ + options_.stalled_after) return expect_progress();
+    on_stream_end(make_status(Code::kInternal, "{}: the streamed list does not end", what()));
+  });
 }
 
 void Reflector::watch() {
@@ -153,7 +166,8 @@ void Reflector::on_piece(std::string_view piece) {
   if (!status.ok()) stream_error_ = status.with_context(what());
   // Not from inside its own callback.
   client_.reactor().post([this, alive = alive_, opened = counters_.watches] {
-    if (*alive && counters_.watches == opened) on_stream_end({});
+    // The stream may have ended by itself meanwhile.
+    if (*alive && call_ != nullptr && counters_.watches == opened) on_stream_end({});
   });
 }
 
@@ -187,11 +201,13 @@ bool Reflector::on_initial_event(WatchEvent event) {
     }
     version_ = event.object.string_at({"metadata", "resourceVersion"});
     initial_ = false;
+    stall_.reset();
     sink_.end_list();
     healthy();
     return true;
   }
   if (event.type == Type::kAdded) {
+    progress_ = client_.reactor().now();
     sink_.listed(std::move(event.object));
     return true;
   }
@@ -217,7 +233,8 @@ bool Reflector::advance(const json::Value& object) {
 
 void Reflector::on_stream_end(Status status) {
   call_.reset();
-  if (status.ok()) status = std::move(stream_error_);
+  stall_.reset();
+  if (status.ok()) status = std::exchange(stream_error_, {});
   if (initial_) {
     // Refused, or never understood: the list by pages does the same. What says nothing about the
     // request (the path, the credentials, the load) does not count.

@@ -26,6 +26,9 @@ struct ReflectorOptions {
   std::int64_t page = 500;  // objects of one page of the list
   // Asks for the list as the beginning of the watch where the server can: no list in memory.
   bool stream_list = true;
+  // Such a list that has not ended, with no object coming for so long, is asked for by pages
+  // instead.
+  io::Duration stalled_after = std::chrono::seconds(30);
   // Bookmarks come about every minute: a stream silent for so long is given up.
   io::Duration idle_timeout = std::chrono::minutes(3);
   // How long the server lets a watch live, at least; up to twice as long.
@@ -73,6 +76,7 @@ class Reflector {
   void list_page(std::string continue_token, bool whole);
   void page_came(Result<json::Value> page, bool whole);
   void stream_initial();
+  void expect_progress();
   void watch();
   void open(std::string target);
   void on_piece(std::string_view piece);
@@ -97,6 +101,7 @@ class Reflector {
   bool list_next_ = false;  // the stream cannot be followed any further
   std::uint64_t events_of_stream_ = 0;
   io::TimePoint opened_{};
+  io::TimePoint progress_{};  // of a list that is streamed
   io::TimePoint last_trouble_{};
   Status last_error_;
   Status stream_error_;
@@ -104,7 +109,8 @@ class Reflector {
   WatchDecoder decoder_;
   std::unique_ptr<http::Call> call_;
   std::unique_ptr<io::Timer> pause_;
-  std::shared_ptr<bool> alive_;  // false: callbacks of the client come too late
+  std::unique_ptr<io::Timer> stall_;  // runs while a list is streamed
+  std::shared_ptr<bool> alive_;       // false: callbacks of the client come too late
 };
 
 }  // namespace divisi::kube
