@@ -19,6 +19,9 @@ constexpr io::Duration kTokenFileAge = seconds(60) - seconds(10);
 constexpr io::Duration kPollCertificates = minutes(5);
 // A person who logs in again meanwhile need not restart us.
 constexpr io::Duration kRefusedAgain = minutes(5);
+// A person who mends the plugin does not wait long, and requests come more often than this.
+constexpr BackoffOptions kPluginAgain{
+    .first = seconds(1), .longest = seconds(30), .full_jitter = false};
 // A request that leaves with a credential arrives before it expires.
 constexpr std::chrono::system_clock::duration kExpiryLeeway = seconds(10);
 
@@ -52,7 +55,8 @@ Credentials::Credentials(io::Reactor& reactor, Config config, CredentialsOptions
       config_(std::move(config)),
       options_(std::move(options)),
       impersonation_(std::move(impersonation)),
-      certificates_(config_, options_.make_tls) {}
+      certificates_(config_, options_.make_tls),
+      plugin_backoff_(kPluginAgain) {}
 
 Credentials::~Credentials() = default;
 
@@ -72,6 +76,9 @@ void Credentials::get(std::function<void(Result<RequestAuth>)> done) {
   if (auth.exec) {
     if (running_ == nullptr && plugin_credential_ && !plugin_is_due()) {
       return done(from_plugin(*plugin_credential_));
+    }
+    if (!plugin_error_.ok() && reactor_.now() < plugin_again_) {
+      return done(failure(plugin_error_));
     }
     waiting_.push_back(std::move(done));
     if (running_ == nullptr) start_plugin(*auth.exec);
@@ -137,15 +144,21 @@ void Credentials::start_plugin(const ExecPlugin& plugin) {
 
 void Credentials::plugin_ended(const std::string& name, Result<ExecCredential> outcome) {
   running_.reset();
-  stale_ = false;  // also after a failure: whoever asks next starts another run anyhow
+  stale_ = false;  // also after a failure: there is nothing left that could be refused
   plugin_credential_.reset();
-  if (!outcome) return answer_waiting(failure(std::move(outcome).error()));
-  if (Status status = take(name, *outcome); !status.ok()) {
-    return answer_waiting(failure(std::move(status)));
-  }
+  if (!outcome) return plugin_failed(std::move(outcome).error());
+  if (Status status = take(name, *outcome); !status.ok()) return plugin_failed(std::move(status));
+  plugin_error_ = {};
+  plugin_backoff_.reset();
   const auto auth = from_plugin(*outcome);
   plugin_credential_ = *std::move(outcome);
   answer_waiting(auth);
+}
+
+void Credentials::plugin_failed(Status why) {
+  plugin_again_ = reactor_.now() + plugin_backoff_.next();
+  plugin_error_ = why;
+  answer_waiting(failure(std::move(why)));
 }
 
 Status Credentials::take(const std::string& name, const ExecCredential& credential) {

@@ -16,6 +16,7 @@
 #include "kube/certificates.h"
 #include "kube/config.h"
 #include "kube/exec_plugin.h"
+#include "kube/retry.h"
 
 #include <chrono>
 #include <cstdint>
@@ -53,7 +54,8 @@ class Credentials {
   Credentials& operator=(const Credentials&) = delete;
 
   // `done` runs once, before get() returns unless a plugin has to run first. All who ask while it
-  // runs share its outcome.
+  // runs share its outcome; after a run that failed nobody starts another for a while, which grows
+  // with every failure: a thousand requests must not start a thousand programs.
   void get(std::function<void(Result<RequestAuth>)> done);
 
   // For a new connection. A plugin's certificate is in it once get() has answered.
@@ -77,6 +79,7 @@ class Credentials {
   bool plugin_is_due() const;
   Result<RequestAuth> from_plugin(const ExecCredential& credential) const;
   void start_plugin(const ExecPlugin& plugin);
+  void plugin_failed(Status why);
   void plugin_ended(const std::string& name, Result<ExecCredential> outcome);
   Status take(const std::string& name, const ExecCredential& credential);
   void answer_waiting(const Result<RequestAuth>& outcome);
@@ -101,6 +104,9 @@ class Credentials {
 
   std::optional<ExecCredential> plugin_credential_;  // nothing after a run that failed
   std::optional<std::chrono::system_clock::time_point> renew_at_;
+  Status plugin_error_;  // of the last run; holds until plugin_again_
+  io::TimePoint plugin_again_{};
+  Backoff plugin_backoff_;
   std::unique_ptr<ExecRun> running_;
   Waiting waiting_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // what is posted checks it

@@ -215,13 +215,24 @@ TEST_F(CredentialsTest, C40_ARefusalRunsThePluginOnceUntilSomethingWasAccepted) 
   EXPECT_EQ(authorization(), "Bearer run4");
 }
 
-TEST_F(CredentialsTest, AFailedPluginIsAnErrorForThoseWhoWaitAndRunsForTheNext) {
+TEST_F(CredentialsTest, AFailedPluginIsAnErrorForAllUntilAWhileThatGrowsHasPassed) {
   ExecPlugin failing = plugin("{}");
-  folder_.script("plugin", "echo 'please log in' >&2; exit 1");
+  const std::string log_in =
+      "echo run >> " + (folder_ / "tries") + "; echo 'please log in' >&2; exit 1";
+  folder_.script("plugin", log_in);
   make({.auth = {.exec = failing}});
-  EXPECT_EQ(authorization(),
-            "the exec plugin " + failing.command + " failed with exit code 1: please log in");
+  const std::string failed =
+      "the exec plugin " + failing.command + " failed with exit code 1: please log in";
+  for (int request = 0; request < 5; ++request) EXPECT_EQ(authorization(), failed);
+  EXPECT_EQ(folder_.read("tries"), "run\n");
+  advance(1s);
+  EXPECT_EQ(authorization(), failed);
+  advance(1s);
+  EXPECT_EQ(authorization(), failed) << "the second while is longer";
+  EXPECT_EQ(folder_.read("tries"), "run\nrun\n");
+
   plugin(R"({"token":"run$n"})");
+  advance(1s);
   EXPECT_EQ(authorization(), "Bearer run1");
 }
 
