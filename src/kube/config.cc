@@ -4,6 +4,7 @@
 #include "http/client.h"
 #include "kube/files.h"
 #include "kube/kubeconfig.h"
+#include "kube/proxy.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -110,17 +111,7 @@ bool runs_in_pod(const ConfigOptions& options) {
          stamp_of(options.service_account + "/token").size >= 0;
 }
 
-}  // namespace
-
-EnvironmentLookup process_environment() {
-  return [](const std::string& name) -> std::optional<std::string> {
-    const char* const value = std::getenv(name.c_str());
-    if (value == nullptr) return std::nullopt;
-    return value;
-  };
-}
-
-Result<Config> load_config(const ConfigOptions& options) {
+Result<Config> find_config(const ConfigOptions& options) {
   const KubeconfigChoice choice{.context = options.context,
                                 .cluster = options.cluster,
                                 .user = options.user,
@@ -139,6 +130,24 @@ Result<Config> load_config(const ConfigOptions& options) {
                  "no Kubernetes cluster is configured: there is nothing in {}{}; name a file with "
                  "--kubeconfig or KUBECONFIG",
                  looked_at, named ? "" : ", and this is no pod with a service account");
+}
+
+}  // namespace
+
+EnvironmentLookup process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* const value = std::getenv(name.c_str());
+    if (value == nullptr) return std::nullopt;
+    return value;
+  };
+}
+
+Result<Config> load_config(const ConfigOptions& options) {
+  DIVISI_TRY(Config config, find_config(options));
+  if (!config.proxy_url.empty()) return config;
+  DIVISI_TRY(const http::Url server, http::Url::parse(config.server));
+  DIVISI_TRY(config.environment_proxy, proxy_from_environment(options.environment, server));
+  return config;
 }
 
 }  // namespace divisi::kube

@@ -59,6 +59,7 @@ struct Config {
   std::string server{};           // a URL that http::Url::parse takes
   std::string tls_server_name{};  // to verify instead of the server's host
   std::string proxy_url{};
+  std::string environment_proxy{};  // used when proxy_url is empty; HTTPS_PROXY and its kin
   bool insecure_skip_tls_verify = false;
   std::string ca_pem{};
   std::string ca_file{};

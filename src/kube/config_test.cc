@@ -335,6 +335,20 @@ TEST_F(ConfigTest, TextThatIsNoYamlIsNamedWithItsLine) {
               AllOf(StartsWith(file() + ": "), HasSubstr("line ")));
 }
 
+TEST_F(ConfigTest, TheProxyOfTheEnvironmentIsForClustersThatNameNone) {
+  variables_["HTTPS_PROXY"] = "http://proxy:3128";
+  variables_["NO_PROXY"] = ".internal";
+  EXPECT_EQ(good(load(kubeconfig("{server: 'https://a'}"))).environment_proxy, "http://proxy:3128");
+  EXPECT_EQ(good(load(kubeconfig("{server: 'https://a.internal'}"))).environment_proxy, "");
+  const Config own = good(load(kubeconfig("{server: 'https://a', proxy-url: 'http://own:1'}")));
+  EXPECT_EQ(own.environment_proxy, "");
+  EXPECT_EQ(own.proxy_url, "http://own:1");
+
+  options_.kubeconfig.clear();
+  enter_pod();
+  EXPECT_EQ(good(load_config(options_)).environment_proxy, "http://proxy:3128");
+}
+
 TEST_F(ConfigTest, ANamedFileMustBeThereAndIsTheOnlyOne) {
   variables_["KUBECONFIG"] = folder_.write("other", kubeconfig("{server: 'http://other'}"));
   EXPECT_EQ(good(load(kubeconfig("{server: 'http://a'}"))).server, "http://a");

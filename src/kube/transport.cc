@@ -192,8 +192,9 @@ Result<std::unique_ptr<Transport>> connect(io::Reactor& reactor, const Config& c
   http::ClientOptions client;
   DIVISI_TRY(client.server, http::Url::parse(config.server));
   client.server_name = config.tls_server_name;
-  if (!config.proxy_url.empty()) {
-    DIVISI_TRY(client.proxy, http::Url::parse(config.proxy_url));
+  const std::string& proxy = config.proxy_url.empty() ? config.environment_proxy : config.proxy_url;
+  if (!proxy.empty()) {
+    DIVISI_TRY(client.proxy, http::Url::parse(proxy));
   }
   auto transport = std::make_unique<HttpTransport>(reactor, std::move(options), client.server.path);
   if (Status status = transport->open(config, std::move(client)); !status.ok()) {
