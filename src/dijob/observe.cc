@@ -1,0 +1,97 @@
+#include "dijob/observe.h"
+
+#include "dijob/names.h"
+#include "kube/resource.h"
+
+#include <utility>
+
+namespace divisi::dijob {
+namespace {
+
+bool is_ours(std::string_view key) {
+  return key.starts_with("diengine/") || key.starts_with("divisi/");
+}
+
+void keep_ours(json::Value* map) {
+  if (map == nullptr || map->as_object() == nullptr) return;
+  std::erase_if(*map->as_object(), [](const json::Member& each) { return !is_ours(each.first); });
+}
+
+// The members of that name, as far as there are any.
+json::Value pick(const json::Value& from, std::initializer_list<std::string_view> names) {
+  json::Value kept(json::Object{});
+  for (const std::string_view name : names) {
+    if (const json::Value* const member = from.find(name)) kept[name] = *member;
+  }
+  return kept;
+}
+
+json::Value pick_each(const json::Value& list, std::initializer_list<std::string_view> names) {
+  json::Array kept;
+  if (list.as_array() != nullptr) {
+    for (const json::Value& each : *list.as_array()) kept.push_back(pick(each, names));
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::string owner_key(const json::Value& object) {
+  return kube::object_key(object.string_at({"metadata", "namespace"}),
+                          object.string_at({"metadata", "labels", labels::kJob}));
+}
+
+bool is_being_deleted(const kube::Object& object) {
+  return object.text().find("\"deletionTimestamp\":") != std::string::npos;
+}
+
+void strip_owned(json::Value& object) {
+  if (json::Value* const metadata = object.find("metadata")) {
+    keep_ours(metadata->find("labels"));
+    keep_ours(metadata->find("annotations"));
+  }
+  if (json::Value* const spec = object.find("spec")) {
+    json::Value kept = pick(*spec, {"nodeName"});
+    if (const json::Value* const containers = spec->find("containers")) {
+      kept["containers"] = pick_each(*containers, {"name", "ports"});
+    }
+    *spec = std::move(kept);
+  }
+  if (json::Value* const status = object.find("status")) {
+    json::Value kept = pick(*status, {"phase", "reason", "podIP", "startTime"});
+    if (const json::Value* const conditions = status->find("conditions")) {
+      kept["conditions"] = pick_each(*conditions, {"type", "status"});
+    }
+    if (const json::Value* const containers = status->find("containerStatuses")) {
+      kept["containerStatuses"] = pick_each(*containers, {"name", "ready", "state"});
+    }
+    *status = std::move(kept);
+  }
+}
+
+Observed observe(const json::Value& object, const std::vector<kube::ObjectPtr>& pods,
+                 const std::vector<kube::ObjectPtr>& services) {
+  Observed seen;
+  seen.object = object;
+  auto read = read_job(object);
+  Job job;
+  if (read) {
+    job = *std::move(read);
+  } else {
+    job.space = object.string_at({"metadata", "namespace"});
+    job.name = object.string_at({"metadata", "name"});
+    job.uid = object.string_at({"metadata", "uid"});
+  }
+  for (const kube::ObjectPtr& each : pods) {
+    const json::Value pod = each->value();
+    if (belongs_to(pod, job)) seen.pods.push_back(read_pod(pod, job));
+  }
+  for (const kube::ObjectPtr& each : services) {
+    if (belongs_to(each->value(), job) && !is_being_deleted(*each)) {
+      seen.services.emplace_back(each->value().string_at({"metadata", "name"}));
+    }
+  }
+  return seen;
+}
+
+}  // namespace divisi::dijob

@@ -1,0 +1,52 @@
+// Operator: keeps every DIJob of the cluster, or of one name space, as its spec says.
+//
+//   Operator jobs(client, {});
+//   jobs.start();     // the leader only
+//
+// Loop only. It reads its caches, asks plan() what to do, writes, and looks again when something
+// changes. Destroying it stops it between two writes; another one goes on from there.
+#pragma once
+
+#include "dijob/pod.h"
+#include "kube/client.h"
+#include "kube/controller.h"
+#include "kube/informer.h"
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace divisi::dijob {
+
+struct OperatorOptions {
+  ClusterNames names{};
+  std::string space{};  // empty: all
+  io::Duration resync_every = std::chrono::minutes(1);
+  std::size_t workers = 32;  // jobs at once
+  std::string instance{};    // of several operators, in events
+  std::function<std::chrono::system_clock::time_point()> wall_clock = [] {
+    return std::chrono::system_clock::now();
+  };
+  std::function<std::string()> make_secret{};  // 64 random hex digits; tests give their own
+};
+
+class Operator {
+ public:
+  Operator(kube::Client& client, OperatorOptions options);
+  ~Operator();
+
+  void start();
+  void stop(std::function<void()> drained);
+  bool ready() const;  // the caches are in step
+
+  const kube::Informer& jobs() const;
+  const kube::Informer& pods() const;
+  const kube::Controller& controller() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace divisi::dijob

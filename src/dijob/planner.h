@@ -1,0 +1,99 @@
+// Planner: the steps of plan(), for both forms of a job.
+#pragma once
+
+#include "dijob/draft.h"
+#include "dijob/failures.h"
+#include "dijob/plan.h"
+#include "dijob/roster.h"
+#include "dijob/seats.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace divisi::dijob {
+
+class Planner {
+ public:
+  explicit Planner(const Observed& seen)
+      : seen_(seen), status_(seen.object, seen.now), failures_(status_) {}
+  Plan run();
+
+ private:
+  // planner.cc: what all jobs have in common.
+  void admit();
+  std::optional<int> scale_wish();
+  bool sync_spec();  // true: the spec must be written first
+  bool refuse_changed_form();
+  void tell_edits(const std::vector<std::string>& refused);
+  bool deadline_passed();
+  void suspend();
+  void support();  // service and secret
+  Plan finish();
+
+  // planner_end.cc: jobs that are over.
+  void succeed();
+  void fail(std::string message);
+  Plan clean();
+  void expire();
+
+  // planner_tasks.cc
+  void plan_tasks();
+  void step_tasks();
+  void read_seats();
+  Seat seat_of(const Task& task, const Pod& pod) const;
+  void place_by_allocation();
+  void pending_tasks();
+  void settled_tasks();
+  void restarting();
+  void rescheduling();
+  void reschedule(std::string message);
+  bool complete() const;
+  bool all_taken() const;
+  bool ready_enough() const;
+  bool in_order(const Seated& seat) const;
+  void fill_seats(bool replace_failed);
+  void drop_surplus();
+  void roll();
+  void count_pods();
+
+  // planner_template.cc
+  void plan_template();
+  void step_template();
+  void create_gang(int want);
+  void restart_gang(std::string message);
+
+  // planner_budget.cc: what failures cost.
+  struct Failed {
+    std::vector<const Seated*> seats{};
+    std::vector<const RefusedPod*> refused{};
+    bool empty() const { return seats.empty() && refused.empty(); }
+    std::size_t size() const { return seats.size() + refused.size(); }
+  };
+  Failed failed() const;
+  bool must_fail_at_once();
+  // Enters Restarting, counted, or fails the job.
+  void restart_or_fail(const Failed& failed);
+  bool pay(const Failed& failed);
+
+  // Under which name a seat's failures are kept: of a gang the same in each generation.
+  std::string failure_key(const Seated& seat) const;
+  void create(const Seated& seat);
+  void remove(const Pod& pod);
+  void force_stuck();
+  void tell(std::string_view type, std::string_view reason, std::string message);
+  void look_again(std::chrono::milliseconds after);
+  const json::Array* allocation() const;
+  std::string node_of(const Seated& seat) const;  // of a preemptible job; "" otherwise
+
+  const Observed& seen_;
+  Job job_{};
+  Draft status_;
+  Failures failures_;
+  Roster roster_{};
+  Seating seating_{};
+  Plan out_{};
+};
+
+}  // namespace divisi::dijob

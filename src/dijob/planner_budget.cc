@@ -1,0 +1,117 @@
+// What failures cost: the budget of the job, and those of its tasks.
+#include "dijob/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace divisi::dijob {
+namespace {
+
+using namespace phases;
+
+bool within(const Limit& limit, int spent) {
+  return !limit || spent < *limit;
+}
+
+}  // namespace
+
+Planner::Failed Planner::failed() const {
+  Failed failed;
+  for (const Seated& seat : seating_.seats) {
+    if (seat.seat == Seat::kFailed) failed.seats.push_back(&seat);
+  }
+  for (const RefusedPod& pod : seen_.refused) failed.refused.push_back(&pod);
+  return failed;
+}
+
+// An exit code, or a task, for which no second try makes sense.
+bool Planner::must_fail_at_once() {
+  for (const Seated& seat : seating_.seats) {
+    if (seat.seat != Seat::kFailed) continue;
+    if (exit_action(job_, *seat.task, *seat.pod) == ExitAction::kFailJob) {
+      fail(fmt::format("job failed since pod {} ended with exit code {}", seat.name,
+                       seat.pod->exit_code.value_or(-1)));
+      return true;
+    }
+    if (seat.task->restart == Restart::kNever) {
+      fail(fmt::format("job failed since pod {} failed and task {} is not restarted", seat.name,
+                       seat.task->name));
+      return true;
+    }
+  }
+  return false;
+}
+
+// Takes one unit from every budget that is concerned; false if one has nothing left.
+bool Planner::pay(const Failed& failed) {
+  std::set<std::string> own;
+  bool shared = false;
+  const auto charge = [&](const Task* task) {
+    if (task != nullptr && task->backoff_limit) {
+      own.insert(task->name);
+    } else {
+      shared = true;
+    }
+  };
+  for (const Seated* const seat : failed.seats) charge(seat->task);
+  for (const RefusedPod* const pod : failed.refused) {
+    const auto seat = std::ranges::find(seating_.seats, pod->name, &Seated::name);
+    charge(seat == seating_.seats.end() ? nullptr : seat->task);
+  }
+  // Of a job that another operator began, all restarts came from the one budget.
+  const bool counted = status_.find("spentRestarts") != nullptr;
+  const int spent = status_.number(counted ? "spentRestarts" : "restarts");
+  if (shared && !within(job_.backoff_limit, spent)) return false;
+  json::Value counts = status_.find("taskRestarts") ? *status_.find("taskRestarts") : json::Value();
+  for (const std::string& task : own) {
+    const auto used = static_cast<int>(counts.int_at({task}).value_or(0));
+    if (!within(*job_.find_task(task)->backoff_limit, used)) return false;
+    counts[task] = used + 1;
+  }
+  status_.set_number("spentRestarts", spent + (shared ? 1 : 0));
+  if (!own.empty()) status_["taskRestarts"] = std::move(counts);
+  return true;
+}
+
+void Planner::restart_or_fail(const Failed& failed) {
+  const bool made = !failed.seats.empty();
+  const bool gang = job_.form == Form::kTemplate;
+  const std::string refused = made ? "" : failed.refused.front()->name;
+  if (!pay(failed)) {
+    if (gang) {
+      return fail(made ? fmt::format("job failed since {} replicas failed.", failed.seats.size())
+                       : fmt::format("job failed since pod {} failed to create.", refused));
+    }
+    return fail(made ? fmt::format("job failed since {} pods failed and exceed backoff limit",
+                                   failed.seats.size())
+                     : fmt::format("job failed since pod {} failed to create and exceed backoff "
+                                   "limit",
+                                   refused));
+  }
+  if (gang) {
+    restart_gang("job is restarting since conditions changed.");
+  } else {
+    status_.set_number("restarts", status_.number("restarts") + 1);
+  }
+  for (const Seated* const seat : failed.seats) {
+    failures_.enter(failure_key(*seat), seat->pod->uid, seat->pod, seen_.now);
+  }
+  for (const RefusedPod* const pod : failed.refused) {
+    const auto seat = std::ranges::find(seating_.seats, pod->name, &Seated::name);
+    if (seat != seating_.seats.end()) failures_.enter_refused(failure_key(*seat), seen_.now);
+  }
+  if (gang) return;
+  tell("Warning", "JobRestarting", "job is restarting since conditions changed.");
+  status_.enter(kRestarting,
+                made ? fmt::format("job is restarting since {} pods failed.", failed.seats.size())
+                     : fmt::format("job is restarting since pod {} failed to create.", refused));
+}
+
+std::string Planner::failure_key(const Seated& seat) const {
+  return job_.form == Form::kTemplate ? pod_name(job_, seat.slot, 0) : seat.name;
+}
+
+}  // namespace divisi::dijob

@@ -1,0 +1,53 @@
+// Jobs that are over: how they become so, and what is left of them.
+#include "dijob/planner.h"
+
+#include <utility>
+
+namespace divisi::dijob {
+
+using namespace phases;
+
+void Planner::succeed() {
+  status_.enter(kSucceeded, "job succeeded since all the replicas are succeeded.");
+  tell("Normal", "JobSucceeded", "job is succeeded since all the replicas are succeeded.");
+  status_.set_number("readyReplicas", 0);
+  status_.erase("taskStatus");
+  status_.set_time("completionTimestamp", seen_.now);
+}
+
+void Planner::fail(std::string message) {
+  tell("Warning", "JobFailed",
+       seen_.pods.empty() ? message : "job is failed since some replicas are failed.");
+  status_.enter(kFailed, std::move(message));
+  status_.set_number("readyReplicas", 0);
+  status_.erase("taskStatus");
+  status_.set_time("completionTimestamp", seen_.now);
+}
+
+// Services always go, pods by the policy, the job itself when it was kept long enough. The status
+// stays as it is: what is over is over.
+Plan Planner::clean() {
+  for (const std::string& service : seen_.services)
+    out_.actions.emplace_back(DeleteService{service});
+  for (const Pod& pod : seen_.pods) {
+    if (!pod.live() || job_.clean_pods == CleanPods::kNone) continue;
+    const bool running = (pod.phase == "Running" || pod.phase == "Pending") && !pod.any_ended;
+    if (job_.clean_pods == CleanPods::kAll || running) remove(pod);
+  }
+  force_stuck();
+  expire();
+  return std::move(out_);
+}
+
+void Planner::expire() {
+  const auto ended = status_.time("completionTimestamp");
+  if (!job_.keep_finished || !ended) return;
+  const auto left = *ended + *job_.keep_finished - seen_.now;
+  if (left.count() <= 0) {
+    out_.actions.emplace_back(DeleteJob{});
+  } else {
+    look_again(std::chrono::ceil<std::chrono::milliseconds>(left));
+  }
+}
+
+}  // namespace divisi::dijob

@@ -1,0 +1,341 @@
+// The tasks form: every replica is replaced by itself, its peers go on.
+#include "dijob/names.h"
+#include "dijob/planner.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace divisi::dijob {
+
+using namespace phases;
+
+void Planner::plan_tasks() {
+  tell_edits(refuse_edits(job_, status_.find("ranks")));
+  roster_ = make_roster(job_, status_.find("ranks"), seen_.pods);
+  status_["ranks"] = roster_.record;
+  read_seats();
+  if (job_.suspended) {
+    suspend();
+    return count_pods();
+  }
+  if (status_.holds("Suspended")) {
+    status_.set_condition("Suspended", false, "JobResumed", "job was resumed.");
+  }
+  step_tasks();
+  if (!status_.terminal()) count_pods();
+}
+
+void Planner::read_seats() {
+  if (job_.preemptible) place_by_allocation();
+  const int want = static_cast<int>(roster_.slots.size());
+  for (const Slot& slot : roster_.slots) {
+    Seated seat{.slot = slot, .name = pod_name(job_, slot, 0), .task = job_.find_task(slot.task)};
+    if (has_succeeded(status_, seat.name)) seat.seat = Seat::kSucceeded;
+    seating_.seats.push_back(std::move(seat));
+  }
+  for (const Pod& pod : seen_.pods) {
+    if (pod.terminating) seating_.leaving.push_back(&pod);
+    if (!pod.has_slot) continue;  // nobody knows what it is: it is left alone
+    const auto seat = std::ranges::find_if(seating_.seats, [&](const Seated& each) {
+      return each.slot.task == pod.slot.task && each.slot.index == pod.slot.index;
+    });
+    const bool free = seat != seating_.seats.end() && seat->pod == nullptr;
+    if (pod.terminating) {
+      if (free && seat->seat != Seat::kSucceeded) {
+        seat->pod = &pod;
+        seat->seat = Seat::kLeaving;
+      }
+      continue;
+    }
+    const bool retaken = seat != seating_.seats.end() && seat->seat == Seat::kLeaving;
+    const bool misplaced = job_.preemptible && seat != seating_.seats.end() &&
+                           (pod.replicas.value_or(want) != want || pod.placed_on != node_of(*seat));
+    if ((!free && !retaken) || misplaced) {
+      seating_.surplus.push_back(&pod);
+      continue;
+    }
+    seat->pod = &pod;
+    seat->seat = seat_of(*seat->task, pod);
+  }
+}
+
+Seat Planner::seat_of(const Task& task, const Pod& pod) const {
+  if (pod.phase == "Succeeded") {
+    return task.restart == Restart::kAlways ? Seat::kReplace : Seat::kSucceeded;
+  }
+  if (pod.phase != "Failed" && pod.phase != "Unknown") return Seat::kActive;
+  const bool displaced = job_.preemptible && pod.exit_143;
+  const bool free = exit_action(job_, task, pod) == ExitAction::kIgnore;
+  return rejected(pod) || displaced || free ? Seat::kReplace : Seat::kFailed;
+}
+
+// Only what the allocator has found a node for.
+void Planner::place_by_allocation() {
+  const json::Array* const nodes = allocation();
+  std::erase_if(roster_.slots, [&](const Slot& slot) {
+    const auto rank = static_cast<std::size_t>(slot.rank);
+    if (nodes == nullptr || rank >= nodes->size()) return true;
+    const std::string* const node = (*nodes)[rank].as_string();
+    return node == nullptr || node->empty();
+  });
+}
+
+void Planner::step_tasks() {
+  if (seating_.seats.empty()) {
+    if (status_.phase() != kPending) drop_surplus();
+    if (seen_.pods.empty()) {
+      status_.enter(kPending, "job is pending since no replicas assigned.");
+    } else if (status_.phase() == kStarting || status_.phase() == kRunning) {
+      reschedule("job is rescheduling since replicas or allocation changed.");
+    }
+    return;
+  }
+  if (must_fail_at_once()) return;
+  if (status_.phase() == kPending) return pending_tasks();
+  if (complete()) return succeed();
+  if (status_.phase() == kRestarting) return restarting();
+  if (status_.phase() == kRescheduling) return rescheduling();
+  settled_tasks();
+}
+
+void Planner::pending_tasks() {
+  if (const Failed bad = failed(); !bad.empty()) return restart_or_fail(bad);
+  drop_surplus();
+  if (!all_taken()) return fill_seats(false);
+  status_.enter(kStarting, "job is starting since all pods are created.");
+  tell("Normal", "JobStarting", "job is starting since all replicas are created.");
+  if (status_.find("startTime") == nullptr) status_.set_time("startTime", seen_.now);
+}
+
+// Starting and Running.
+void Planner::settled_tasks() {
+  if (const Failed bad = failed(); !bad.empty()) return restart_or_fail(bad);
+  if (!all_taken() || !seating_.surplus.empty()) {
+    if (status_.phase() == kStarting) {
+      return reschedule("job is rescheduling since replicas or allocation changed.");
+    }
+    std::vector<std::string> nodes;
+    if (const json::Array* const list = allocation()) {
+      for (const json::Value& node : *list)
+        nodes.push_back(node.as_string() ? *node.as_string() : "");
+    }
+    return reschedule(
+        fmt::format("job is rescheduling since replicas changed, replicas: {}, allocation: [{}].",
+                    seating_.seats.size(), fmt::join(nodes, " ")));
+  }
+  fill_seats(false);  // of tasks whose turn has come
+  if (status_.phase() == kStarting && ready_enough()) {
+    status_.enter(kRunning, "job is running since all pods are ready.");
+    tell("Normal", "JobRunning", "job is running since all replicas are ready.");
+  } else if (status_.phase() == kRunning) {
+    roll();
+  }
+}
+
+void Planner::reschedule(std::string message) {
+  status_.set_number("reschedules", status_.number("reschedules") + 1);
+  status_.erase("rolling");
+  tell("Warning", "JobRescheduling", "job is rescheduling since replicas or allocation changed.");
+  status_.enter(kRescheduling, std::move(message));
+}
+
+// What fails while others are replaced belongs to the same restart; a replacement that fails is
+// the next one.
+void Planner::restarting() {
+  const int restart = status_.number("restarts");
+  Failed again;
+  for (const Seated& seat : seating_.seats) {
+    if (seat.seat != Seat::kFailed || failures_.known(seat.name, seat.pod->uid)) continue;
+    if (failures_.failed_in(seat.name, restart)) {
+      again.seats.push_back(&seat);
+    } else {
+      failures_.enter(seat.name, seat.pod->uid, seat.pod, seen_.now);
+    }
+  }
+  for (const RefusedPod& pod : seen_.refused) {
+    if (failures_.failed_in(pod.name, restart)) {
+      again.refused.push_back(&pod);
+    } else {
+      failures_.enter_refused(pod.name, seen_.now);
+    }
+  }
+  if (!again.empty()) return restart_or_fail(again);
+  drop_surplus();
+  fill_seats(true);
+  const bool none_failed = std::ranges::none_of(
+      seating_.seats, [](const Seated& seat) { return seat.seat == Seat::kFailed; });
+  if (!all_taken() || !none_failed || !seating_.surplus.empty()) return;
+  status_.enter(kStarting,
+                fmt::format("job is starting since the created pods {} are matched replicas {}.",
+                            seating_.seats.size(), seating_.seats.size()));
+  tell("Normal", "JobStarting", "job is starting since all replicas are created.");
+}
+
+void Planner::rescheduling() {
+  if (!seen_.refused.empty()) {
+    Failed bad = failed();
+    bad.seats.clear();
+    return restart_or_fail(bad);
+  }
+  drop_surplus();
+  fill_seats(false);
+  if (!all_taken() || !seating_.surplus.empty()) return;
+  status_.enter(kStarting,
+                fmt::format("job is starting since the created pods {} are matched replicas {}.",
+                            seating_.seats.size(), seating_.seats.size()));
+  tell("Normal", "JobStarting", "job is starting since all replicas are created.");
+}
+
+bool Planner::complete() const {
+  const bool some_decide = std::ranges::any_of(job_.tasks, &Task::completes_job);
+  bool any = false;
+  for (const Seated& seat : seating_.seats) {
+    const bool decides =
+        some_decide ? seat.task->completes_job : seat.task->restart != Restart::kAlways;
+    if (!decides) continue;
+    if (seat.seat != Seat::kSucceeded) return false;
+    any = true;
+  }
+  return any;
+}
+
+// Whether every replica that should be there by now has a pod.
+bool Planner::all_taken() const {
+  const json::Value* const rolling = status_.find("rolling");
+  return std::ranges::all_of(seating_.seats, [&](const Seated& seat) {
+    if (seat.taken()) return true;
+    if (rolling != nullptr && rolling->as_string() != nullptr &&
+        *rolling->as_string() == seat.name) {
+      return true;
+    }
+    return !seat.task->start_after.empty() && seat.seat == Seat::kEmpty &&
+           (!in_order(seat) || status_.phase() == kStarting);
+  });
+}
+
+bool Planner::ready_enough() const {
+  return std::ranges::all_of(job_.tasks, [&](const Task& task) {
+    int seats = 0;
+    int ready = 0;
+    for (const Seated& seat : seating_.seats) {
+      if (seat.task != &task) continue;
+      ++seats;
+      ready += seat.ready() ? 1 : 0;
+    }
+    return ready >= (task.min_available > 0 ? std::min(task.min_available, seats) : seats);
+  });
+}
+
+// Whether the tasks it starts after are ready.
+bool Planner::in_order(const Seated& seat) const {
+  return std::ranges::all_of(seat.task->start_after, [&](const std::string& task) {
+    return std::ranges::all_of(seating_.seats, [&](const Seated& other) {
+      return other.slot.task != task || other.ready();
+    });
+  });
+}
+
+void Planner::fill_seats(bool replace_failed) {
+  for (const Seated& seat : seating_.seats) {
+    const bool goes = seat.seat == Seat::kReplace || (replace_failed && seat.seat == Seat::kFailed);
+    if (!goes && seat.seat != Seat::kEmpty) continue;
+    // What ends is written down before it is gone.
+    if (goes) failures_.enter(seat.name, seat.pod->uid, seat.pod, seen_.now);
+    if (const auto left = failures_.wait(seat.name, seen_.now)) {
+      look_again(*left);
+    } else if (goes) {
+      remove(*seat.pod);
+    } else if (in_order(seat)) {
+      create(seat);
+    }
+  }
+}
+
+// The highest indexes of a task first: they are those beyond its replicas.
+void Planner::drop_surplus() {
+  for (const Pod* const pod : seating_.surplus) remove(*pod);
+}
+
+// diengine/restartedAt: pods that are older than the job's template are made again, one by one,
+// each when all others are ready.
+void Planner::roll() {
+  const json::Value* const done = status_.find("restartedAt");
+  const std::string_view rolled =
+      done == nullptr || done->as_string() == nullptr ? std::string_view() : *done->as_string();
+  if (job_.restarted_at.empty() || job_.restarted_at == rolled) return;
+  const std::string rolling(status_.value().string_at({"rolling"}));
+  for (auto seat = seating_.seats.rbegin(); seat != seating_.seats.rend(); ++seat) {
+    const bool is_rolling = seat->name == rolling;
+    if (!rolling.empty() && !is_rolling) continue;
+    if (seat->seat == Seat::kEmpty && is_rolling) return create(*seat);
+    if (seat->seat == Seat::kLeaving) return;
+    const bool old =
+        seat->seat == Seat::kActive && seat->pod->made_of != template_hash(job_, *seat->task);
+    if (is_rolling && old) return remove(*seat->pod);
+    if (is_rolling && !seat->ready()) return;
+    if (old && rolling.empty() &&
+        std::ranges::all_of(seating_.seats, [](const Seated& other) { return other.ready(); })) {
+      status_["rolling"] = seat->name;
+      return;
+    }
+    if (is_rolling) {
+      status_.erase("rolling");
+      return;
+    }
+    if (old) return;  // others are not ready yet
+  }
+  status_.erase("rolling");
+  status_["restartedAt"] = job_.restarted_at;
+}
+
+void Planner::count_pods() {
+  int ready = 0;
+  int older = 0;
+  json::Value counts(json::Object{});
+  json::Array succeeded;
+  for (const Seated& seat : seating_.seats) {
+    if (seat.seat == Seat::kSucceeded) succeeded.emplace_back(seat.name);
+    if (seat.seat == Seat::kActive && !seat.pod->made_of.empty() &&
+        seat.pod->made_of != template_hash(job_, *seat.task)) {
+      ++older;
+    }
+  }
+  for (const Pod& pod : seen_.pods) {
+    if (!pod.live() || !pod.has_slot) continue;
+    ready += pod.ready ? 1 : 0;
+    json::Value& count = counts[pod.slot.task][pod.phase];
+    count = count.as_int() == nullptr ? std::int64_t{1} : *count.as_int() + 1;
+  }
+  status_.set_number("replicas", static_cast<int>(seating_.seats.size()));
+  status_.set_number("readyReplicas", ready);
+  if (job_.preemptible || counts.as_object()->empty()) {
+    status_.erase("taskStatus");
+  } else {
+    status_["taskStatus"] = std::move(counts);
+  }
+  if (succeeded.empty()) {
+    status_.erase("succeeded");
+  } else {
+    status_["succeeded"] = std::move(succeeded);
+  }
+  constexpr std::string_view kUpToDate = "UpToDate";
+  if (older > 0) {
+    status_.set_condition(
+        kUpToDate, false, "PodsAreOlder",
+        fmt::format("{} of {} pods were made before the last edit; set the annotation {} to "
+                    "replace them",
+                    older, seating_.seats.size(), annotations::kRestartedAt));
+  } else if (const json::Value* const all = status_.find("conditions");
+             all != nullptr && all->as_array() != nullptr &&
+             std::ranges::any_of(*all->as_array(), [&](const json::Value& each) {
+               return each.string_at({"type"}) == kUpToDate;
+             })) {
+    status_.set_condition(kUpToDate, true, "PodsAreNew",
+                          "all pods were made from the present spec");
+  }
+}
+
+}  // namespace divisi::dijob

@@ -1,0 +1,139 @@
+// The template form: all workers are one gang, which starts anew as a whole.
+#include "dijob/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace divisi::dijob {
+
+using namespace phases;
+
+void Planner::plan_template() {
+  if (job_.suspended) return suspend();
+  if (status_.holds("Suspended")) {
+    status_.set_condition("Suspended", false, "JobResumed", "job was resumed.");
+  }
+  step_template();
+  const auto ready =
+      std::ranges::count_if(seen_.pods, [](const Pod& pod) { return pod.live() && pod.ready; });
+  if (!status_.terminal()) status_.set_number("readyReplicas", static_cast<int>(ready));
+}
+
+void Planner::step_template() {
+  const json::Array* const nodes = allocation();
+  if (job_.preemptible) {
+    status_.set_number("replicas", nodes == nullptr ? 0 : static_cast<int>(nodes->size()));
+  }
+  const int want = status_.number("replicas");
+  const int generation = status_.number("generation");
+  const Task& task = job_.tasks.front();
+
+  roster_ = {};
+  seating_ = {};
+  for (int rank = 0; rank < want; ++rank) {
+    const Slot slot{task.name, rank, rank};
+    roster_.slots.push_back(slot);
+    roster_.all.push_back(slot);
+    seating_.seats.push_back(
+        {.slot = slot, .name = pod_name(job_, slot, generation), .task = &task});
+  }
+  std::size_t live = 0;
+  bool mismatch = false;
+  for (const Pod& pod : seen_.pods) {
+    if (pod.terminating) {
+      seating_.leaving.push_back(&pod);
+      continue;
+    }
+    ++live;
+    mismatch |= pod.replicas.value_or(want) != want;
+    const auto seat = std::ranges::find(seating_.seats, pod.name, &Seated::name);
+    if (seat == seating_.seats.end()) {
+      mismatch = true;
+      continue;
+    }
+    const bool ended = pod.phase == "Failed" || pod.phase == "Unknown";
+    seat->pod = &pod;
+    seat->seat = Seat::kActive;
+    if (pod.phase == "Succeeded") seat->seat = Seat::kSucceeded;
+    if (ended) seat->seat = Seat::kFailed;
+    if (ended && (rejected(pod) || (job_.preemptible && pod.exit_143) ||
+                  exit_action(job_, task, pod) == ExitAction::kIgnore)) {
+      seat->seat = Seat::kReplace;
+    }
+    if (job_.preemptible && nodes != nullptr) {
+      mismatch |= pod.placed_on != node_of(*seat);
+    }
+  }
+  const auto& seats = seating_.seats;
+  const bool whole =
+      std::ranges::all_of(seats, [](const Seated& seat) { return seat.taken(); }) && !mismatch;
+
+  if (status_.phase() == kRestarting) {
+    if (live > 0) {
+      for (const Pod& pod : seen_.pods) {
+        if (pod.live()) remove(pod);
+      }
+    } else if (seating_.leaving.empty()) {
+      status_.enter(kPending, "job is pending since job restarted.");
+    }
+    return;
+  }
+  if (whole && want > 0 && std::ranges::all_of(seats, [](const Seated& seat) {
+        return seat.seat == Seat::kSucceeded;
+      })) {
+    return succeed();
+  }
+  if (const Failed bad = failed(); !bad.empty()) {
+    if (must_fail_at_once()) return;
+    return restart_or_fail(bad);
+  }
+  if (status_.phase() == kPending) {
+    if (mismatch) return restart_gang("job is restarting since conditions changed.");
+    if (want > 0 && whole) {
+      status_.enter(kStarting, "job is starting since all pods are created.");
+      tell("Normal", "JobStarting", "job is starting since all replicas are created.");
+      if (status_.find("startTime") == nullptr) status_.set_time("startTime", seen_.now);
+      return;
+    }
+    return create_gang(want);
+  }
+  if (!whole) {
+    return restart_gang(
+        live != static_cast<std::size_t>(want)
+            ? fmt::format(
+                  "job is restarting since the created pods {} are not matched replicas {}.", live,
+                  want)
+            : "job is restarting since conditions changed.");
+  }
+  if (status_.phase() == kStarting &&
+      std::ranges::all_of(seats, [](const Seated& seat) { return seat.ready(); })) {
+    status_.enter(kRunning, "job is running since all pods are ready.");
+    tell("Normal", "JobRunning", "job is running since all replicas are ready.");
+  }
+}
+
+void Planner::create_gang(int want) {
+  if (want == 0) return;
+  for (const Seated& seat : seating_.seats) {
+    if (const auto left = failures_.wait(failure_key(seat), seen_.now)) {
+      look_again(*left);
+      return;
+    }
+  }
+  for (const Seated& seat : seating_.seats) {
+    if (seat.seat == Seat::kEmpty) create(seat);
+  }
+}
+
+// Every pod goes; the next ones carry the next generation in their names.
+void Planner::restart_gang(std::string message) {
+  const int generation = status_.number("generation") + 1;
+  status_.set_number("generation", generation);
+  status_.set_number("restarts", generation);
+  tell("Warning", "JobRestarting", "job is restarting since conditions changed.");
+  status_.enter(kRestarting, std::move(message));
+}
+
+}  // namespace divisi::dijob
