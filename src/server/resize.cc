@@ -1,0 +1,120 @@
+#include "server/resize.h"
+
+#include "server/body.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace divisi::server {
+namespace {
+
+// More than any cluster runs; a typing error must not become a job of two thousand million pods.
+constexpr std::int64_t kMaxReplicas = 100'000;
+
+struct Bounds {
+  std::int64_t least = 1;
+  std::int64_t most = kMaxReplicas;
+};
+
+Result<std::int64_t> moved(std::string_view what, std::int64_t from, int by, Bounds bounds) {
+  const std::int64_t to = from + by;
+  if (to < bounds.least) {
+    return failure(Code::kConflict, "{} has {} replicas: {} cannot be deleted, at least {} stay",
+                   what, from, -by, bounds.least);
+  }
+  if (to > bounds.most) {
+    return failure(Code::kConflict,
+                   "{} has {} replicas: {} cannot be added, at most {} are allowed", what, from, by,
+                   bounds.most);
+  }
+  return to;
+}
+
+Result<const dijob::Task*> choose(const dijob::Job& job, const std::string& name) {
+  if (!name.empty()) {
+    if (const dijob::Task* task = job.find_task(name)) return task;
+    return failure(Code::kInvalid, "job {}/{} has no task named {}", job.space, job.name, name);
+  }
+  if (const dijob::Task* task = dijob::scaled_task(job)) return task;
+  return failure(Code::kInvalid,
+                 "job {}/{} has several tasks and none of type collector: say which with task",
+                 job.space, job.name);
+}
+
+// The size a task is meant to have. `kubectl scale` writes spec.replicas, which the operator then
+// copies into the task: until it has, the newer wish is the one that differs from the last copy.
+std::int64_t present_size(const json::Value& object, const dijob::Job& job,
+                          const dijob::Task& task) {
+  const auto last = object.int_at({"status", "scaledReplicas"});
+  if (&task != dijob::scaled_task(job) || !job.replicas || !last) return task.replicas;
+  return task.replicas == *last ? *job.replicas : task.replicas;
+}
+
+Result<Patch> resize_task(const json::Value& object, const dijob::Job& job,
+                          const ResizeRequest& request) {
+  DIVISI_TRY(const dijob::Task* task, choose(job, request.task));
+  DIVISI_TRY(const std::int64_t to, moved(fmt::format("task {}", task->name),
+                                          present_size(object, job, *task), request.by, {}));
+  const json::Value* listed = object.find_path({"spec", "tasks"});
+  const auto index = static_cast<std::size_t>(task - job.tasks.data());
+  if (listed == nullptr || listed->as_array() == nullptr || index >= listed->as_array()->size()) {
+    return failure(Code::kInternal, "job {}/{} has no list of tasks", job.space, job.name);
+  }
+  json::Array tasks = *listed->as_array();
+  tasks[index]["replicas"] = to;
+  Patch patch;
+  patch.body["spec"]["tasks"] = std::move(tasks);
+  if (task == dijob::scaled_task(job) && job.replicas) patch.body["spec"]["replicas"] = to;
+  return patch;
+}
+
+Result<Patch> resize_gang(const json::Value& object, const dijob::Job& job, int by) {
+  const std::int64_t from = object.int_at({"status", "replicas"}).value_or(job.min_replicas);
+  const Bounds bounds{std::max(1, job.min_replicas),
+                      job.max_replicas ? std::int64_t{*job.max_replicas} : kMaxReplicas};
+  DIVISI_TRY(const std::int64_t to,
+             moved(fmt::format("job {}/{}", job.space, job.name), from, by, bounds));
+  Patch patch;
+  patch.subresource = "status";
+  patch.body["status"]["replicas"] = to;
+  return patch;
+}
+
+}  // namespace
+
+Result<ResizeRequest> read_resize(std::string_view body, Direction direction) {
+  DIVISI_TRY(const json::Value value, read_object(body));
+  const json::Value* replicas = value.find("replicas");
+  if (replicas == nullptr) return failure(Code::kInvalid, "the request has no replicas");
+  const std::int64_t* count = replicas->as_int();
+  if (count == nullptr || *count < 1 || *count > kMaxReplicas) {
+    return failure(Code::kInvalid, "replicas must be a whole number from 1 to {}", kMaxReplicas);
+  }
+  const json::Value* task = value.find("task");
+  if (task != nullptr && !task->is_null() && task->as_string() == nullptr) {
+    return failure(Code::kInvalid, "task must be a string, not {}", task->kind());
+  }
+  const int by = static_cast<int>(*count);
+  return ResizeRequest{direction == Direction::kAdd ? by : -by,
+                       std::string(value.string_at({"task"}))};
+}
+
+Result<Patch> resize(const json::Value& object, const dijob::Job& job,
+                     const ResizeRequest& request) {
+  const std::string_view phase = object.string_at({"status", "phase"});
+  if (phase == "Succeeded" || phase == "Failed") {
+    return failure(Code::kConflict, "job {}/{} has ended ({}): its replicas cannot change",
+                   job.space, job.name, phase);
+  }
+  if (job.deleting) {
+    return failure(Code::kConflict, "job {}/{} is being deleted", job.space, job.name);
+  }
+  if (job.form == dijob::Form::kTasks) return resize_task(object, job, request);
+  if (!request.task.empty()) {
+    return failure(Code::kInvalid, "job {}/{} has one template and no tasks", job.space, job.name);
+  }
+  return resize_gang(object, job, request.by);
+}
+
+}  // namespace divisi::server

@@ -1,0 +1,73 @@
+#include "server/server.h"
+
+#include "http/server.h"
+#include "server/api.h"
+#include "server/body.h"
+
+#include <utility>
+
+namespace divisi::server {
+namespace {
+
+class TwoPorts final : public Server {
+ public:
+  TwoPorts(kube::Client& client, std::unique_ptr<Authenticator> authenticator,
+           const ServerOptions& options)
+      : api_(client, options.metrics == nullptr ? own_metrics_ : *options.metrics,
+             std::move(authenticator), {options.space, options.service_domain}) {}
+
+  Status listen(io::Reactor& reactor, const ServerOptions& options) {
+    DIVISI_TRY_STATUS(open(reactor, options, options.api, port_));
+    DIVISI_TRY_STATUS(open(reactor, options, options.probe, probe_));
+    api_.start();
+    return {};
+  }
+
+  io::Address api_address() const override { return port_->address(); }
+  io::Address probe_address() const override { return probe_->address(); }
+  bool ready() const override { return api_.in_step(); }
+
+  void stop(std::function<void()> done) override {
+    api_.end_streams();
+    const auto both = std::make_shared<int>(2);
+    const auto one = [both, done = std::move(done)] {
+      if (--*both == 0) done();
+    };
+    port_->drain(one);
+    probe_->drain(one);
+  }
+
+ private:
+  Status open(io::Reactor& reactor, const ServerOptions& options, const io::Address& where,
+              std::unique_ptr<http::Server>& opened) {
+    http::ServerOptions server;
+    server.address = where;
+    server.limits.max_body_bytes = kMaxBodyBytes;
+    server.max_connections = options.max_connections;
+    auto listening = http::Server::listen(
+        reactor, std::move(server),
+        [this](const std::shared_ptr<http::ServerCall>& call) { api_.handle(call); });
+    if (!listening) return std::move(listening).error();
+    opened = *std::move(listening);
+    return {};
+  }
+
+  kube::Metrics own_metrics_;
+  Api api_;
+  std::unique_ptr<http::Server> port_;
+  std::unique_ptr<http::Server> probe_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(io::Reactor& reactor, kube::Client& client,
+                                              ServerOptions options) {
+  DIVISI_TRY(auto authenticator, Authenticator::make(client, options.auth));
+  auto server = std::make_unique<TwoPorts>(client, std::move(authenticator), options);
+  if (Status status = server->listen(reactor, options); !status.ok()) {
+    return failure(std::move(status));
+  }
+  return server;
+}
+
+}  // namespace divisi::server
