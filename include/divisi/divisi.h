@@ -13,6 +13,7 @@
 #include "divisi/middleware.h"
 #include "divisi/parallel.h"
 #include "divisi/payload.h"
+#include "divisi/progress.h"
 #include "divisi/step_timer.h"
 #include "divisi/task.h"
 #include "divisi/writer.h"

@@ -60,6 +60,7 @@ runtime::WorkerConfig common_config(const DitaskOptions& options, const LaunchPl
   runtime::WorkerConfig config;
   config.labels = plan.labels;
   config.job_id = plan.job_id;
+  config.job_links = plan.job_links;
   config.allow_pickle = options.allow_pickle;
   config.join_timeout = options.join_timeout;
   config.send_timeout = options.send_timeout;

@@ -107,9 +107,11 @@ Result<Flags> parse_flags(const LaunchRequest& request) {
   return flags;
 }
 
-// --platform, or k8s where the operator's variables are there (P10).
+// --platform, or k8s where the operator's variables are there (P10), unless the command line is
+// made of the variables that pods of the template form get: they say everything themselves.
 Result<Platform> choose_platform(const LaunchRequest& request, const Environment& environment) {
   if (request.platform) return parse_platform(*request.platform);
+  if (request.node_ids && lookup(environment, "DI_NODE_IDS_ARG")) return Platform::kNone;
   return looks_like_kubernetes(environment) ? Platform::kKubernetes : Platform::kNone;
 }
 
@@ -202,6 +204,13 @@ Result<LaunchPlan> cluster_plan(const Flags& flags, const LaunchRequest& request
   for (const JobTask& task : tasks) plan.job_nodes += task.workers;
   if (!flags.attach_to && !flags.node_ids) {
     plan.job_peers = peers_in_job(tasks, cluster.rank, plan.attach_to, plan.topology);
+    // A spec has one entry a task: it cannot speak of tasks that come later.
+    if (cluster.platform == Platform::kKubernetes && spec.empty()) {
+      plan.job_links.topology = plan.topology;
+      plan.job_links.rank = cluster.rank;
+      plan.job_links.ports = plan.ports;
+      for (Place& place : cluster.places) plan.job_links.hosts.push_back(std::move(place.host));
+    }
   }
   return plan;
 }

@@ -9,6 +9,7 @@
 #include "launch/platform.h"
 #include "launch/text.h"
 #include "runtime/topology.h"
+#include "runtime/worker_config.h"
 
 #include <optional>
 #include <set>
@@ -48,6 +49,9 @@ struct LaunchPlan {
   // Per worker, node ids of other launchers that it is linked with once the job is up. Empty where
   // the user has chosen links or ids by flags, so that what the others do is not known here.
   std::vector<std::vector<int>> job_peers;
+  // On Kubernetes, where links and ids are by rank: how to follow changes of the job's size. Its
+  // ports are those above. Alone otherwise.
+  runtime::JobLinks job_links;
   std::vector<std::string> warnings;
 };
 

@@ -28,6 +28,14 @@ void Barrier::add_peer(int node) {
   peers_.insert(node);
 }
 
+void Barrier::remove_peer(int node) {
+  const std::lock_guard lock(mutex_);
+  peers_.erase(node);
+  requested_.erase(node);
+  acknowledged_.erase(node);
+  changed_.notify_all();
+}
+
 void Barrier::wait(std::chrono::milliseconds timeout) {
   const std::lock_guard turn(turn_);
   const auto deadline = std::chrono::steady_clock::now() + timeout;

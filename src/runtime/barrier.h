@@ -21,6 +21,8 @@ class Barrier {
   // A node that joined takes part from now on, also after it has left: a barrier it did not
   // reach cannot be passed.
   void add_peer(int node);
+  // The job has become smaller: that node is not waited for, unless it joins again.
+  void remove_peer(int node);
 
   // Throws TimeoutError naming the missing peers.
   void wait(std::chrono::milliseconds timeout);

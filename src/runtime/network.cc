@@ -1,6 +1,7 @@
 #include "runtime/network.h"
 
 #include "base/log.h"
+#include "runtime/progress_reporter.h"
 #include "runtime/worker.h"
 
 #include <algorithm>
@@ -14,6 +15,8 @@ namespace {
 
 // What a node that ends waits for its peers to take its last events.
 constexpr auto kCloseDeadline = std::chrono::seconds(5);
+// And for the di-server to take its last figures.
+constexpr auto kProgressDeadline = std::chrono::milliseconds(500);
 
 mesh::NodeOptions node_options(const WorkerConfig& config) {
   mesh::NodeOptions options;
@@ -93,16 +96,35 @@ Network& Network::instance() {
   return *network;
 }
 
+io::Reactor& Network::reactor() {
+  std::call_once(reactor_made_, [this] { reactor_ = io::make_reactor(); });
+  return *reactor_;
+}
+
+// Waits for the peers. The job may change its size meanwhile, and for as long as this node is in
+// it.
+Status Network::join(Membership& job) {
+  reactor_->run_on_loop([&] {
+    job.follower = follow_job(*reactor_, *job.node, job.config.job_links,
+                              [&job](int node) { job.barrier->remove_peer(node); });
+  });
+  return job.node->join();
+}
+
+void Network::leave(Membership& job, std::chrono::milliseconds deadline) {
+  reactor_->run_on_loop([&] { job.follower.reset(); });
+  job.node->close(deadline);
+}
+
 Status Network::activate(const WorkerConfig& config) {
   const std::lock_guard lock(mutex_);
   if (is_active()) {
     return make_status(Code::kInvalid, "this process is node {} of a job already",
                        membership()->config.node_id);
   }
-  if (!reactor_) reactor_ = io::make_reactor();
   auto made = std::make_unique<Membership>(config);
   Membership& job = *made;
-  auto node = mesh::Node::start(*reactor_, node_options(config),
+  auto node = mesh::Node::start(reactor(), node_options(config),
                                 [this, &job](mesh::PeerChange change, const mesh::PeerInfo& peer) {
                                   peer_changed(job, change, peer);
                                 });
@@ -117,10 +139,10 @@ Status Network::activate(const WorkerConfig& config) {
   log::info("listen on {}, attach to [{}]", job.node->address(),
             fmt::join(job.node->dialled(), ", "));
   memberships_.push_back(std::move(made));
-  Status joined = job.node->join();
+  Status joined = join(job);
   if (!joined.ok()) {
     joining_.store(nullptr);
-    job.node->close(std::chrono::milliseconds(0));
+    leave(job, std::chrono::milliseconds(0));
     return joined;
   }
   // A link is there a moment before it is told: main's first barrier must know all of them.
@@ -133,7 +155,8 @@ Status Network::activate(const WorkerConfig& config) {
 void Network::peer_changed(Membership& job, mesh::PeerChange change, const mesh::PeerInfo& peer) {
   using mesh::PeerChange;
   if (job.complete.load()) {  // before that, activate() looks at the peers itself
-    if (change == PeerChange::kJoined) job.barrier->add_peer(peer.node);
+    if (change == PeerChange::kJoined || change == PeerChange::kBack)
+      job.barrier->add_peer(peer.node);
     if (change == PeerChange::kLost || change == PeerChange::kLeft) {
       job.calls->peer_gone(peer.node);
     }
@@ -152,7 +175,8 @@ void Network::deactivate(bool) {
   const std::lock_guard lock(mutex_);
   Membership* const job = active_.exchange(nullptr);
   if (job == nullptr) return;
-  job->node->close(kCloseDeadline);
+  leave(*job, kCloseDeadline);
+  flush_progress(kProgressDeadline);
   job->events.stop_noexcept();
   job->internal.stop_noexcept();
   log::info("Stopping parallel worker on node: {}", job->config.node_id);

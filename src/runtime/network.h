@@ -6,6 +6,7 @@
 #include "mesh/node.h"
 #include "runtime/barrier.h"
 #include "runtime/calls.h"
+#include "runtime/job_follower.h"
 #include "runtime/router.h"
 #include "runtime/worker_config.h"
 
@@ -29,7 +30,8 @@ class Network final : public Router {
     std::unique_ptr<mesh::Node> node;
     std::unique_ptr<Calls> calls;
     std::unique_ptr<Barrier> barrier;
-    std::atomic<bool> complete{false};  // set once all of the above are there
+    std::unique_ptr<JobFollower> follower;  // loop only; null outside of a DIJob
+    std::atomic<bool> complete{false};      // set once all of the above are there
   };
 
   static Network& instance();
@@ -44,6 +46,9 @@ class Network final : public Router {
   void peer_died(int node_id);
   // In a child of fork(): inactive from here on; what the parent had is left as it was.
   void forked() { active_.store(nullptr); }
+
+  // The loop of this process, made on first use and kept: its threads are the process's.
+  io::Reactor& reactor();
 
   // Null while inactive.
   Membership* membership() const { return active_.load(); }
@@ -68,14 +73,17 @@ class Network final : public Router {
  private:
   Network() = default;
   static void finish_tasks(Membership& job);
+  Status join(Membership& job);
+  void leave(Membership& job, std::chrono::milliseconds deadline);
   void peer_changed(Membership& job, mesh::PeerChange change, const mesh::PeerInfo& peer);
 
   std::atomic<Membership*> active_{nullptr};   // into memberships_
   std::atomic<Membership*> joining_{nullptr};  // the same, while activate() waits for peers
   std::atomic<bool> finish_requested_{false};  // looked at after each change of the two above
+  std::once_flag reactor_made_;
+  std::unique_ptr<io::Reactor> reactor_;  // constant once made
   std::mutex mutex_;
   // Guarded by mutex_.
-  std::unique_ptr<io::Reactor> reactor_;  // made on first use, kept: its threads are the process's
   std::vector<std::unique_ptr<Membership>> memberships_;
 };
 

@@ -24,6 +24,8 @@ template <class Archive, class Config>
 void visit_fields(Archive& archive, Config& config) {
   archive(config.node_id, config.local_id, config.n_workers, config.topology);
   archive(config.listen, config.dial, config.attach_to, config.linked_nodes);
+  archive(config.job_links.topology, config.job_links.rank, config.job_links.ports,
+          config.job_links.hosts);
   archive(config.expected_nodes, config.labels, config.job_id, config.secret, config.allow_pickle);
   archive(config.join_timeout, config.send_timeout, config.startup_delay, config.finish_grace);
   archive(config.queue_bytes, config.memory_bytes, config.max_message_bytes, config.send_policy);

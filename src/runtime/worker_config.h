@@ -29,6 +29,15 @@ struct EntryRef {
 
 constexpr int kUnlimitedRetries = -1;
 
+// How this launcher stands in a DIJob, whose size may change while it runs. All launchers of the
+// job listen on the same ports and number their workers by rank.
+struct JobLinks {
+  Topology topology = Topology::kAlone;  // of the ranks; alone: nobody is followed
+  int rank = 0;
+  std::vector<int> ports{};          // one a worker
+  std::vector<std::string> hosts{};  // by rank, as far as known at the start
+};
+
 struct WorkerConfig {
   int node_id = 0;   // unique in the job
   int local_id = 0;  // 0..n_workers-1 in this launcher
@@ -40,6 +49,7 @@ struct WorkerConfig {
   std::vector<std::string> attach_to;  // others, normalised; main waits for these links too
   std::vector<int> linked_nodes;       // node ids of the launcher that must be linked before main
   int expected_nodes = 0;              // whole job (k8s, slurm); 0: not known, not waited for
+  JobLinks job_links;                  // to follow who comes and goes (job_follower.h)
   std::set<std::string> labels;
 
   std::string job_id;
