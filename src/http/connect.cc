@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "http/base64.h"
 #include "http/parser.h"
+#include "http/while_alive.h"
 #include "http/wire.h"
 
 #include <algorithm>
@@ -62,11 +63,7 @@ class Connecting final : public std::enable_shared_from_this<Connecting> {
     answer_ = std::make_unique<Parser>(Parser::Kind::kResponse, Limits{});
     answer_->expect_no_body();  // of a refusal nothing but the status is told
     wire_ = Wire::make(reactor_, std::move(stream));
-    wire_->set_user(
-        [weak = weak_from_this()] {
-          if (const auto self = weak.lock()) self->on_proxy_answer();
-        },
-        nullptr);
+    wire_->set_user(while_alive(weak_from_this(), &Connecting::on_proxy_answer), nullptr);
     wire_->write(std::move(text));
     step_ = reactor_.after(
         left(), [this] { finish(failure(Code::kTimeout, "no answer from {}", proxy_name())); });

@@ -1,5 +1,7 @@
 #include "http/exchange.h"
 
+#include "http/while_alive.h"
+
 #include <cerrno>
 #include <cstdint>
 #include <utility>
@@ -39,11 +41,7 @@ void Exchange::expect_answer() {
 }
 
 void Exchange::start(std::string request) {
-  wire_->set_user(
-      [weak = weak_from_this()] {
-        if (const auto self = weak.lock()) self->on_input();
-      },
-      nullptr);
+  wire_->set_user(while_alive(weak_from_this(), &Exchange::on_input), nullptr);
   wire_->write(std::move(request));
 }
 

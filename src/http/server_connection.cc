@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "http/server_call.h"
+#include "http/while_alive.h"
 
 #include <utility>
 
@@ -28,14 +29,8 @@ ServerConnection::ServerConnection(io::Reactor& reactor, std::weak_ptr<Owner> ow
 }
 
 void ServerConnection::start() {
-  const auto weak = weak_from_this();
-  wire_->set_user(
-      [weak] {
-        if (const auto self = weak.lock()) self->on_input();
-      },
-      [weak] {
-        if (const auto self = weak.lock()) self->on_progress();
-      });
+  wire_->set_user(while_alive(weak_from_this(), &ServerConnection::on_input),
+                  while_alive(weak_from_this(), &ServerConnection::on_progress));
   arm(options_.header_timeout, &ServerConnection::on_idle_too_long);
 }
 

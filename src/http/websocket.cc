@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "http/websocket_frame.h"
+#include "http/while_alive.h"
 #include "http/wire.h"
 #include "io/crypto.h"
 
@@ -28,18 +29,11 @@ class WireSocket final : public WebSocket, public std::enable_shared_from_this<W
         input_(std::move(rest)) {}
 
   void start() {
-    const auto weak = weak_from_this();
-    wire_->set_user(
-        [weak] {
-          if (const auto self = weak.lock()) self->on_input();
-        },
-        [weak] {
-          if (const auto self = weak.lock()) self->on_progress();
-        });
+    wire_->set_user(while_alive(weak_from_this(), &WireSocket::on_input),
+                    while_alive(weak_from_this(), &WireSocket::on_progress));
     ping_later();
-    reactor_.post([weak] {  // what came with the handshake
-      if (const auto self = weak.lock()) self->on_input();
-    });
+    // What came with the handshake.
+    reactor_.post(while_alive(weak_from_this(), &WireSocket::on_input));
   }
 
   void send(std::string message, bool binary) override {
@@ -150,6 +144,8 @@ class WireSocket final : public WebSocket, public std::enable_shared_from_this<W
                              errno_text(wire_->broken())));
     }
     if (got_goodbye_ && said_goodbye_) end_when_sent();
+    if (over_) return;
+    if (const auto run = handlers_.on_progress) run();
   }
 
   void end_when_sent() {

@@ -25,6 +25,8 @@ class WebSocket {
   enum class Role { kClient, kServer };
   struct Handlers {
     std::function<void(std::string message, bool binary)> on_message{};
+    // unsent() is less than before: a sender that waits may go on.
+    std::function<void()> on_progress{};
     // Once, last: ok after a close handshake with a normal code.
     std::function<void(Status)> on_closed{};
   };

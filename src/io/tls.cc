@@ -1,6 +1,7 @@
 // Contexts: certificates, keys, and what is required of the other side.
 #include "io/tls.h"
 
+#include "io/freer.h"
 #include "io/tls_context.h"
 
 #include <openssl/bio.h>
@@ -16,13 +17,6 @@ namespace divisi::io {
 
 namespace {
 
-template <auto kFree>
-struct Freer {
-  template <class T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
 using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
 using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;

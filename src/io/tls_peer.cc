@@ -1,6 +1,7 @@
 #include "io/tls_peer.h"
 
 #include "base/log.h"
+#include "io/freer.h"
 
 #include <fmt/format.h>
 #include <openssl/asn1.h>
@@ -17,13 +18,9 @@ namespace divisi::io {
 
 namespace {
 
-struct BioFree {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-};
-
 template <class Print>
 std::string printed(Print print) {
-  const std::unique_ptr<BIO, BioFree> sink(BIO_new(BIO_s_mem()));
+  const std::unique_ptr<BIO, Freer<BIO_free>> sink(BIO_new(BIO_s_mem()));
   print(sink.get());
   char* text = nullptr;
   const long size = BIO_get_mem_data(sink.get(), &text);

@@ -1,6 +1,7 @@
 #include "io/testing/certificates.h"
 
 #include "io/crypto.h"
+#include "io/freer.h"
 
 #include <openssl/bio.h>
 #include <openssl/evp.h>
@@ -14,13 +15,6 @@ namespace divisi::io::testing {
 
 namespace {
 
-template <auto kFree>
-struct Freer {
-  template <class T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
 using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
 using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
