@@ -2,6 +2,7 @@
 // it.
 
 #include "commands.h"
+#include "input_pump.h"
 #include "json/yaml.h"
 #include "kube/session.h"
 #include "kube/streams.h"
@@ -18,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace divisi::apps {
@@ -271,21 +273,61 @@ Status logs(const Options& options, kube::Session& session) {
   return outcome ? Status() : outcome.error();
 }
 
+// Our standard input goes on as it comes, and no faster than the command takes it.
+class ExecInput {
+ public:
+  explicit ExecInput(io::Reactor& reactor)
+      : reactor_(reactor), pump_(STDIN_FILENO, [this](std::string piece) {
+          reactor_.post([this, piece = std::move(piece)] { take(piece); });
+        }) {}
+
+  // From the loop; the command must stay until stop() and a turn of the loop behind it.
+  void start(kube::Exec& command) {
+    command_ = &command;
+    pump_.next();
+  }
+  void stop() { pump_.stop(); }
+  void on_progress() {
+    if (!holds_ || command_->unsent() > kWindow) return;
+    holds_ = false;
+    pump_.next();
+  }
+
+ private:
+  // Some round trips of a fast network.
+  static constexpr std::size_t kWindow = std::size_t{1} << 20;
+
+  void take(const std::string& piece) {
+    if (piece.empty()) return command_->close_input();
+    command_->write(piece);
+    holds_ = true;
+    on_progress();
+  }
+
+  io::Reactor& reactor_;
+  kube::Exec* command_ = nullptr;
+  bool holds_ = false;  // the pump waits for the command
+  InputPump pump_;
+};
+
 Result<int> exec(const Options& options, kube::Session& session) {
   std::unique_ptr<kube::Exec> running;
-  std::string input;
-  if (options.exec.input) input.assign(std::istreambuf_iterator<char>(std::cin), {});
+  std::optional<ExecInput> input;
   auto outcome = kube::wait_for<int>(session.reactor(), [&](auto done) {
+    if (options.exec.input) input.emplace(session.reactor());
     running = kube::Exec::start(
         session.client(), session.config().default_namespace, options.name, options.exec,
         {.on_output = print,
          .on_error =
              [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); },
+         .on_progress =
+             [&input] {
+               if (input) input->on_progress();
+             },
          .on_done = std::move(done)});
-    if (!options.exec.input) return;
-    running->write(input);
-    running->close_input();
+    if (input) input->start(*running);
   });
+  if (input) input->stop();
   session.reactor().run_on_loop([&] { running.reset(); });
   return outcome;
 }

@@ -3,14 +3,28 @@
 #include "commands.h"
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
+
+namespace {
+
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text.substr(0, text.find_last_not_of(' ') + 1);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Divisi: distributed decision-AI training from a laptop to a cluster.", "divisi");
   app.require_subcommand(1);
-  app.failure_message(CLI::FailureMessage::simple);
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("divisi: {}; divisi --help tells more\n", one_line(error.what()));
+  });
   int code = 0;
   divisi::apps::add_kube_command(app, code);
   try {

@@ -86,6 +86,11 @@ class WebSocketExec final : public Exec, public std::enable_shared_from_this<Web
   }
 
   void write(std::string_view input) override { send(std::string(1, kInput).append(input)); }
+  std::size_t unsent() const override {
+    std::size_t bytes = socket_ == nullptr ? 0 : socket_->unsent();
+    for (const std::string& message : early_) bytes += message.size();
+    return bytes;
+  }
   void close_input() override {
     // Older servers know no such message: their commands see the end of the connection.
     if (socket_ == nullptr || protocol_ == kProtocol) send(std::string{kClose, kInput});
@@ -140,6 +145,10 @@ class WebSocketExec final : public Exec, public std::enable_shared_from_this<Web
     socket_ = http::WebSocket::attach(
         reactor_, http::WebSocket::Role::kClient, std::move(stream), std::move(rest),
         {.on_message = [this](const std::string& message, bool) { received(message); },
+         .on_progress =
+             [this] {
+               if (handlers_.on_progress) handlers_.on_progress();
+             },
          .on_closed = [this](const Status& status) { closed(status); }},
         {});
     for (std::string& message : std::exchange(early_, {})) socket_->send(std::move(message), true);
@@ -195,6 +204,7 @@ class ExecHandle final : public Exec {
   explicit ExecHandle(std::shared_ptr<WebSocketExec> exec) : exec_(std::move(exec)) {}
   ~ExecHandle() override { exec_->abandon(); }
   void write(std::string_view input) override { exec_->write(input); }
+  std::size_t unsent() const override { return exec_->unsent(); }
   void close_input() override { exec_->close_input(); }
   void resize(int columns, int rows) override { exec_->resize(columns, rows); }
 

@@ -38,6 +38,7 @@ struct ExecOptions {
 struct ExecHandlers {
   std::function<void(std::string_view)> on_output{};
   std::function<void(std::string_view)> on_error{};  // its standard error; none with a terminal
+  std::function<void()> on_progress{};  // unsent() is less than before: who waits may write on
   // Once, last: the exit code of the command, or why there is none.
   std::function<void(Result<int>)> on_done{};
 };
@@ -51,6 +52,7 @@ class Exec {
                                                    ExecHandlers handlers);
   virtual ~Exec() = default;
   virtual void write(std::string_view input) = 0;  // kept until the connection is open
+  virtual std::size_t unsent() const = 0;          // bytes of input that wait to be taken
   virtual void close_input() = 0;
   virtual void resize(int columns, int rows) = 0;
 };
