@@ -1,0 +1,216 @@
+#include "flags.h"
+
+#include "kube/kubeconfig.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace divisi::apps {
+namespace {
+
+constexpr const char* kExamples =
+    "examples:\n"
+    "  di-orchestrator operator --leader-elect            # in a pod, as deploy/divisi.yaml has "
+    "it\n"
+    "  di-orchestrator operator --kubeconfig ~/.kube/config --namespace team-a --metric-addr 0\n"
+    "  di-orchestrator server -s :8081 -p :8080\n"
+    "  di-orchestrator server --auth=job-secret           # callers show the secret of their job\n"
+    "\n"
+    "Exit code: 0 ended by SIGTERM or SIGINT, 1 something went wrong or the lease was lost, 2 bad "
+    "arguments.\n";
+
+// As they were written; made values of when all is known.
+struct Texts {
+  std::string space;
+  std::optional<std::string> service_domain;
+  std::optional<std::string> server_url;
+  std::string sync_period = "1m";
+  std::string metrics = ":8443";
+  std::string probe = ":8080";
+  std::string api = ":8081";
+  std::string auth = "none";
+  std::string log_level;
+  std::string log_encoder;
+  bool log_devel = false;
+  bool leader_elect = false;
+  bool strict_admission = false;
+  std::string lease_space;
+  std::string token_file;
+  // Accepted and without effect.
+  double qps = 0;
+  int burst = 0;
+  std::string unused;
+};
+
+void add_common(CLI::App& app, Texts& texts, kube::ConfigOptions& config) {
+  app.add_option("--kubeconfig", config.kubeconfig, "this file instead of the usual places");
+  app.add_option("--namespace", texts.space, "only the jobs of this name space (default: of all)");
+  app.add_option("--service-domain-name", texts.service_domain,
+                 "end of the host names in DI_NODES (default: svc.cluster.local)");
+  app.add_option("--di-server-url", texts.server_url,
+                 "what pods get as DI_SERVER_URL (default: "
+                 "http://di-server.di-system.svc.cluster.local:8081)");
+  app.add_option("--metric-addr,--metrics-bind-address", texts.metrics,
+                 "where /metrics is (default: :8443; 0: nowhere)");
+  app.add_option("--qps", texts.qps, "accepted; requests are not limited on this side")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--burst", texts.burst, "accepted; requests are not limited on this side")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--zap-log-level", texts.log_level,
+                 "debug, info, warning, error, or a number above 0 for debug");
+  app.add_option("--zap-encoder", texts.log_encoder, "json or console (default: console)")
+      ->check(CLI::IsMember({"json", "console"}));
+  app.add_flag("--zap-devel", texts.log_devel, "log at level debug");
+  app.add_option("--zap-stacktrace-level", texts.unused, "accepted, without effect");
+  app.add_option("--server-address", texts.unused, "of v0.x: accepted, without effect");
+}
+
+void add_operator(CLI::App& app, Texts& texts) {
+  app.add_option("--sync-period", texts.sync_period,
+                 "look at every job, and allocate, so often (default: 1m)");
+  app.add_option("--probe-addr,--health-probe-bind-address", texts.probe,
+                 "where /healthz and /readyz are (default: :8080; 0: nowhere)");
+  app.add_flag("--leader-elect", texts.leader_elect, "of several operators one works at a time");
+  app.add_option("--lease-lock-namespace", texts.lease_space,
+                 "where the lease is (default: the name space of this pod)");
+  app.add_flag(
+      "--strict-admission", texts.strict_admission,
+      "bad jobs are refused by deploy/admission.yaml with the action Deny; says so in the log");
+}
+
+void add_server(CLI::App& app, Texts& texts) {
+  app.add_option("-s,--server-bind-address", texts.api, "where the API is (default: :8081)");
+  app.add_option("-p,--probe-address", texts.probe,
+                 "where the API is too, with /healthz and /readyz (default: :8080)");
+  app.add_option(
+         "--auth", texts.auth,
+         "what callers show as bearer token: none, job-secret, or token-file (default: none)")
+      ->check(CLI::IsMember({"none", "job-secret", "token-file"}));
+  app.add_option("--token-file", texts.token_file, "the token of --auth=token-file");
+  app.add_flag("--leader-elect", texts.leader_elect, "of v0.x: accepted; every server serves");
+  app.add_option(
+      "--lease-lock-namespace,--lease-lock-name,--agconfig-namespace,--agconfig-name,"
+      "--gpu-alloc-policy",
+      texts.unused, "of v0.x: accepted, without effect");
+}
+
+// zap's names and numbers: 0 is info, -1 and every number above 0 are more talkative.
+Result<log::Level> level_of(const Texts& texts) {
+  if (texts.log_level.empty()) return texts.log_devel ? log::Level::kDebug : log::Level::kInfo;
+  int number = 0;
+  const char* end = texts.log_level.data() + texts.log_level.size();
+  const auto [rest, error] = std::from_chars(texts.log_level.data(), end, number);
+  if (error == std::errc() && rest == end)
+    return number == 0 ? log::Level::kInfo : log::Level::kDebug;
+  if (texts.log_level == "panic") return log::Level::kError;
+  return log::parse_level(texts.log_level);
+}
+
+Status check_url(std::string_view url) {
+  if (!url.starts_with("http://") && !url.starts_with("https://")) {
+    return make_status(Code::kInvalid, "--di-server-url: '{}' does not begin with http://", url);
+  }
+  return {};
+}
+
+Result<CommonFlags> common_of(const Texts& texts, kube::ConfigOptions config,
+                              const kube::EnvironmentLookup& environment) {
+  CommonFlags flags;
+  config.environment = environment;
+  flags.config = std::move(config);
+  flags.space = texts.space;
+  if (!texts.space.empty()) {
+    if (Status bad = kube::check_namespace(texts.space, "--namespace"); !bad.ok()) {
+      return failure(std::move(bad));
+    }
+  }
+  if (texts.service_domain) flags.names.service_domain = *texts.service_domain;
+  // v1.0 had it in the environment; what is said on the command line wins.
+  if (const auto url = texts.server_url ? texts.server_url : environment("DI_SERVER_URL")) {
+    if (Status bad = check_url(*url); !bad.ok()) return failure(std::move(bad));
+    flags.names.server_url = *url;
+  }
+  DIVISI_TRY(flags.metrics, parse_listen(texts.metrics));
+  DIVISI_TRY(flags.log_level, level_of(texts));
+  flags.log_json = texts.log_encoder == "json";
+  return flags;
+}
+
+Result<CommandLine> operator_of(const Texts& texts, CommonFlags common) {
+  OperatorFlags flags;
+  flags.common = std::move(common);
+  DIVISI_TRY(flags.sync_period, parse_duration(texts.sync_period));
+  if (flags.sync_period < std::chrono::seconds(1)) {
+    return failure(Code::kInvalid, "--sync-period is at least 1s");
+  }
+  DIVISI_TRY(flags.probe, parse_listen(texts.probe));
+  flags.leader_elect = texts.leader_elect;
+  flags.lease_space = texts.lease_space;
+  flags.strict_admission = texts.strict_admission;
+  return flags;
+}
+
+Result<CommandLine> server_of(const Texts& texts, CommonFlags common) {
+  ServerFlags flags;
+  flags.common = std::move(common);
+  DIVISI_TRY(flags.api, parse_listen(texts.api));
+  DIVISI_TRY(flags.probe, parse_listen(texts.probe));
+  if (!flags.api || !flags.probe) {
+    return failure(Code::kInvalid, "di-server needs both addresses, -s and -p");
+  }
+  if (texts.auth == "job-secret") flags.auth.mode = server::AuthMode::kJobSecret;
+  if (texts.auth == "token-file") flags.auth.mode = server::AuthMode::kToken;
+  if ((flags.auth.mode == server::AuthMode::kToken) == texts.token_file.empty()) {
+    return failure(Code::kInvalid, "--auth=token-file and --token-file go together");
+  }
+  flags.auth.token_file = texts.token_file;
+  return flags;
+}
+
+// "operator" of "/usr/bin/di-operator"; "" of "di-orchestrator", which is told by its first word.
+std::string_view subcommand_of(std::string_view program) {
+  program.remove_prefix(program.find_last_of('/') + 1);
+  if (program == "di-operator") return "operator";
+  if (program == "di-server") return "server";
+  return {};
+}
+
+}  // namespace
+
+Result<CommandLine> parse_command_line(std::string_view program, std::vector<std::string> arguments,
+                                       const kube::EnvironmentLookup& environment) {
+  if (program.ends_with("di-webhook")) {
+    return failure(Code::kInvalid,
+                   "there is no webhook: `kubectl apply -f deploy/admission.yaml` has its rules");
+  }
+  Texts texts;
+  kube::ConfigOptions config;
+  CLI::App app("Runs DIJobs on a Kubernetes cluster.", "di-orchestrator");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.footer(kExamples);
+  app.require_subcommand(1);
+  CLI::App& jobs =
+      *app.add_subcommand("operator", "Keep every DIJob as its spec says (di-operator)");
+  CLI::App& api = *app.add_subcommand("server", "Answer the HTTP API of running jobs (di-server)");
+  for (CLI::App* each : {&jobs, &api}) add_common(*each, texts, config);
+  add_operator(jobs, texts);
+  add_server(api, texts);
+  if (const auto chosen = subcommand_of(program); !chosen.empty()) {
+    arguments.insert(arguments.begin(), std::string(chosen));
+  }
+  try {
+    std::ranges::reverse(arguments);  // CLI11 takes them from the back
+    app.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    return HelpText{app.help()};
+  } catch (const CLI::ParseError& error) {
+    return failure(Code::kInvalid, "{}; see --help", error.what());
+  }
+  DIVISI_TRY(CommonFlags common, common_of(texts, std::move(config), environment));
+  return api.parsed() ? server_of(texts, std::move(common)) : operator_of(texts, std::move(common));
+}
+
+}  // namespace divisi::apps

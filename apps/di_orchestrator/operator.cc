@@ -1,0 +1,161 @@
+// di-operator: waits for the lease if it has to, then keeps DIJobs until it is told to end.
+
+#include "dijob/operator.h"
+
+#include "base/log.h"
+#include "io/crypto.h"
+#include "kube/lease.h"
+#include "program.h"
+
+#include <array>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace divisi::apps {
+namespace {
+
+// The reference's: while an old operator holds it, this one waits, and the other way round.
+constexpr const char* kLease = "12841a5d.opendilab.org";
+constexpr std::chrono::seconds kLeaseDeadline{5};  // well below the 10 s in which it is renewed
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+void add_metrics(kube::Metrics& metrics, const dijob::Operator& jobs) {
+  add_process_metrics(metrics);
+  const auto reconciled = [&](const char* result, auto count) {
+    metrics.gauge(
+        "controller_runtime_reconcile_total", "Reconciliations by their result.",
+        [&jobs, count] { return static_cast<double>(count(jobs.controller().counters())); },
+        {{"controller", "dijob"}, {"result", result}});
+  };
+  using Counters = kube::Controller::Counters;
+  reconciled("success", [](const Counters& all) { return all.succeeded; });
+  reconciled("error", [](const Counters& all) { return all.failed; });
+  metrics.gauge("workqueue_depth", "Jobs that wait to be looked at.",
+                [&jobs] { return static_cast<double>(jobs.controller().queue().size()); },
+                {{"name", "dijob"}});
+  metrics.gauge("divisi_pods", "Pods of jobs that are known.",
+                [&jobs] { return static_cast<double>(jobs.pods().size()); });
+  for (const char* phase : {"Pending", "Starting", "Running", "Restarting", "Rescheduling",
+                            "Succeeded", "Failed", "Unknown"}) {
+    metrics.gauge("divisi_dijobs", "Jobs by their phase.",
+                  [&jobs, phase] {
+                    double count = 0;
+                    for (const auto& job : jobs.jobs().all()) {
+                      if (job->value().string_at({"status", "phase"}) == phase) ++count;
+                    }
+                    return count;
+                  },
+                  {{"phase", phase}});
+  }
+}
+
+class Process {
+ public:
+  Status start(kube::Session& session, const OperatorFlags& flags) {
+    log::info("di-operator of {} jobs={}", session.config().described_by,
+              flags.common.space.empty() ? "all" : flags.common.space);
+    if (flags.strict_admission) {
+      log::info("strict admission: deploy/admission.yaml refuses with validationActions: [Deny]");
+    }
+    jobs_ = std::make_unique<dijob::Operator>(session.client(), job_options(flags));
+    add_metrics(metrics_, *jobs_);
+    DIVISI_TRY_STATUS(answer_probes(session, flags));
+    if (flags.leader_elect) {
+      elect(session, flags);
+    } else {
+      work();
+    }
+    return {};
+  }
+
+  // No more writes, then the lease goes back.
+  void stop(std::function<void()> done) {
+    jobs_->stop([this, done = std::move(done)]() mutable {
+      if (election_ == nullptr) return done();
+      election_->stop(std::move(done));
+    });
+  }
+
+ private:
+  static dijob::OperatorOptions job_options(const OperatorFlags& flags) {
+    dijob::OperatorOptions options;
+    options.names = flags.common.names;
+    options.space = flags.common.space;
+    options.resync_every = flags.sync_period;
+    options.instance = host_name();
+    return options;
+  }
+
+  Status answer_probes(kube::Session& session, const OperatorFlags& flags) {
+    kube::HealthOptions health;
+    health.metrics = &metrics_;
+    health.ready["jobs"] = [this]() -> Status {
+      // One that waits for the lease is ready to take over.
+      if (!works_ || jobs_->ready()) return {};
+      return make_status(Code::kUnavailable, "the jobs are not known yet");
+    };
+    for (const Listen& address : {flags.probe, flags.common.metrics}) {
+      auto server = serve_probes(session.reactor(), address, health);
+      if (!server) return server.error();
+      probes_.push_back(*std::move(server));
+    }
+    return {};
+  }
+
+  void work() {
+    works_ = true;
+    jobs_->start();
+  }
+
+  void elect(kube::Session& session, const OperatorFlags& flags) {
+    kube::LeaseOptions lease;
+    lease.space =
+        flags.lease_space.empty() ? session.config().default_namespace : flags.lease_space;
+    lease.name = kLease;
+    lease.identity = fmt::format("{}_{:016x}", host_name(), io::random_u64());
+    lease_client_ = std::make_unique<kube::Client>(session.reactor(), session.client().transport(),
+                                                   kube::ClientOptions{.deadline = kLeaseDeadline});
+    lease_client_->use_lane(kube::Lane::kLease);
+    log::info("waiting for lease={}/{} as={}", lease.space, lease.name, lease.identity);
+    election_ = std::make_unique<kube::LeaderElection>(
+        *lease_client_, std::move(lease),
+        kube::LeaseHandlers{
+            .on_started =
+                [this] {
+                  log::info("this operator leads");
+                  work();
+                },
+            // Another may write from now on: nothing of this process may, not even to clean up.
+            .on_lost =
+                [] {
+                  log::error("the lease was lost: another operator may lead now");
+                  std::_Exit(1);
+                },
+            .on_leader = [](const std::string& who) { log::info("leader={}", who); }});
+    election_->start();
+  }
+
+  kube::Metrics metrics_;
+  std::unique_ptr<dijob::Operator> jobs_;
+  std::unique_ptr<kube::Client> lease_client_;
+  std::unique_ptr<kube::LeaderElection> election_;
+  std::vector<std::unique_ptr<http::Server>> probes_;
+  bool works_ = false;
+};
+
+}  // namespace
+
+int run_operator(const OperatorFlags& flags, const EndSignal& end) {
+  return run_until_ended<Process>(flags, end);
+}
+
+}  // namespace divisi::apps

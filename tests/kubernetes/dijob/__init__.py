@@ -1,0 +1,1 @@
+"""What the tests of DIJobs share: the programs, jobs as values, and a kubelet that obeys."""

@@ -1,0 +1,291 @@
+"""DIJobs on a real API server. The operator runs beside it; there is no kubelet: tests say what state pods are in."""
+
+import json
+import signal
+import socket
+import time
+import urllib.request
+
+import pytest
+
+from dijob.jobs import Jobs, environment, job, rank, task, template, uid
+from dijob.kubelet import Kubelet, Obedient
+from dijob.programs import DEPLOY, Program, install_crd, operator
+from harness import Instance, wait_for
+
+FOUR = [task("learner"), task("evaluator"), task("collector", 2)]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Instance("--control-plane-only", "--controllers") as instance:
+        install_crd(instance)
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def running(cluster):
+    """The operator of the tests that need one all the time."""
+    with operator(cluster) as process:
+        yield process
+
+
+@pytest.fixture
+def jobs(cluster, running):
+    assert running.process.poll() is None, running.output.text()
+    yield Jobs(cluster)
+    cluster.kubectl("delete", "dijobs", "--all", "--wait=false")
+    cluster.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+
+
+@pytest.fixture
+def kubelet(jobs):
+    return Kubelet(jobs)
+
+
+def start(jobs, kubelet, name, *tasks, **spec):
+    """A job whose pods all run."""
+    jobs.submit(job(name, *tasks, **spec))
+    jobs.reaches(name, "Starting")
+    kubelet.set_all(name, "Running")
+    return jobs.reaches(name, "Running")
+
+
+def test_O041_the_pods_of_every_task_exist_and_the_job_is_starting(jobs):
+    jobs.submit(job("four", *FOUR))
+    jobs.reaches("four", "Starting", replicas=4)
+    pods = jobs.has_pods("four", "four-learner-0", "four-evaluator-0", "four-collector-0", "four-collector-1")
+    assert [pod["metadata"]["annotations"]["diengine/rank"] for pod in pods] == ["0", "1", "2", "3"]
+    assert all(pod["spec"]["restartPolicy"] == "Never" for pod in pods)
+
+
+def test_O042_when_all_pods_are_ready_the_job_runs(jobs, kubelet):
+    status = start(jobs, kubelet, "ready", *FOUR)
+    assert status["readyReplicas"] == 4
+    assert status["taskStatus"] == {"learner": {"Running": 1}, "evaluator": {"Running": 1}, "collector": {"Running": 2}}
+
+
+def test_O043_when_all_have_succeeded_so_has_the_job(jobs, kubelet):
+    start(jobs, kubelet, "done", *FOUR)
+    kubelet.set_all("done", "Succeeded")
+    status = jobs.reaches("done", "Succeeded", readyReplicas=0)
+    assert status["completionTimestamp"]
+    assert jobs.message("done", "Succeeded") == "job succeeded since all the replicas are succeeded."
+
+
+def resize(jobs, name, by):
+    def change(spec):
+        for each in spec["tasks"]:
+            each["replicas"] += by
+
+    jobs.change(name, change)
+
+
+def test_O056_more_replicas_leave_the_others_alone_and_get_the_next_ranks(jobs, kubelet):
+    start(jobs, kubelet, "grow", *FOUR)
+    before = {pod["metadata"]["name"]: (uid(pod), rank(pod)) for pod in jobs.pods("grow")}
+    resize(jobs, "grow", +1)
+    wait_for("three more pods", lambda: len(jobs.pods("grow")) == 7)
+    kubelet.set_all("grow", "Running")
+    jobs.reaches("grow", "Running", replicas=7, readyReplicas=7, reschedules=1, restarts=0)
+    after = {pod["metadata"]["name"]: (uid(pod), rank(pod)) for pod in jobs.pods("grow")}
+    assert {name: after[name] for name in before} == before
+    assert {name: after[name][1] for name in after.keys() - before.keys()} == {
+        "grow-learner-1": 4, "grow-evaluator-1": 5, "grow-collector-2": 6}
+    for pod in jobs.pods("grow"):
+        if rank(pod) > 3:
+            nodes = environment(pod)["DI_NODES"].split(",")
+            assert len(nodes) == 7 and nodes[rank(pod)].startswith(pod["metadata"]["name"] + ".")
+
+
+def test_O057_fewer_replicas_take_the_last_ones_away(jobs, kubelet):
+    start(jobs, kubelet, "shrink", task("learner", 2), task("collector", 3))
+    before = {pod["metadata"]["name"]: uid(pod) for pod in jobs.pods("shrink")}
+    resize(jobs, "shrink", -1)
+    pods = jobs.has_pods("shrink", "shrink-learner-0", "shrink-collector-0", "shrink-collector-1")
+    jobs.reaches("shrink", "Running", replicas=3, readyReplicas=3)
+    assert all(before[pod["metadata"]["name"]] == uid(pod) for pod in pods)
+
+
+@pytest.mark.parametrize("name, tasks, text", [
+    ("same-name", [task("none", name="a"), task("none", name="a")], "there is more than one task named a"),
+    ("two-collectors", [task("collector", name="a"), task("collector", name="b")],
+     "the number of collector task is more than one"),
+    ("nameless", [task("none")], "none type task has no name"),
+])
+def test_O058_an_invalid_job_is_accepted_and_fails_with_the_reason(jobs, name, tasks, text):
+    jobs.submit(job(name, *tasks))
+    jobs.reaches(name, "Failed")
+    assert jobs.message(name, "Failed") == text
+    assert jobs.pods(name) == []
+
+
+def test_O059_typed_tasks_without_a_name_are_called_like_their_type(jobs, kubelet):
+    start(jobs, kubelet, "unnamed", *FOUR)
+    assert [each["name"] for each in jobs.get("unnamed")["spec"]["tasks"]] == ["learner", "evaluator", "collector"]
+    kubelet.set_all("unnamed", "Succeeded")
+    jobs.reaches("unnamed", "Succeeded")
+
+
+def test_O060_a_group_left_over_in_the_spec_is_accepted(jobs, kubelet):
+    start(jobs, kubelet, "grouped", task("learner"), group="left-over")
+
+
+@pytest.mark.parametrize("limit, phase", [({"backoffLimit": None}, "Running"), ({}, "Failed")])
+def test_O064_null_restarts_without_a_limit_and_absence_three_times(jobs, kubelet, limit, phase):
+    name = f"limit-{phase.lower()}"
+    start(jobs, kubelet, name, task("collector", 5), **limit)
+    assert ("backoffLimit" in jobs.get(name)["spec"]) == bool(limit), "null survives the server"
+    for count in range(1, 6):  # another rank each time: the first replacement of each comes at once
+        pod = next(pod for pod in jobs.pods(name) if pod["metadata"]["name"].endswith(f"-{count - 1}"))
+        kubelet.set(pod, "Failed")
+        if phase == "Failed" and count == 4:
+            jobs.reaches(name, "Failed", restarts=3)
+            assert jobs.message(name, "Failed") == "job failed since 1 pods failed and exceed backoff limit"
+            return
+        wait_for("the replacement", lambda: uid(pod) not in map(uid, jobs.pods(name)) and len(jobs.pods(name)) == 5)
+        kubelet.set_all(name, "Running")
+        jobs.reaches(name, "Running", restarts=count)
+
+
+def test_O067_completed_jobs_stay_as_they_are_when_the_operator_starts_again(jobs, kubelet, running):
+    for name, end in (("over-1", "Succeeded"), ("over-2", "Failed")):
+        start(jobs, kubelet, name, task("learner"), task("collector", 2), backoffLimit=0, cleanPodPolicy="None")
+        kubelet.set_all(name, end)
+        jobs.reaches(name, end, readyReplicas=0)
+        wait_for("the service to go", lambda: not services(jobs, name))
+
+    def state():
+        return [(jobs.get(name), jobs.pods(name)) for name in ("over-1", "over-2")]
+
+    before = state()
+    running.kill()
+    running.start()
+    jobs.submit(job("after", task("learner")))
+    jobs.reaches("after", "Starting")  # so it has looked at all there is
+    assert state() == before
+
+
+def services(jobs, name):
+    path = f"/api/v1/namespaces/{jobs.space}/services?labelSelector=diengine/job%3D{name}"
+    return jobs.api.must("GET", path)["items"]
+
+
+def gang(name, replicas, **spec):
+    return job(name, minReplicas=replicas, template=template(), **spec)
+
+
+def test_O069_a_template_makes_a_gang_that_starts_runs_and_succeeds(jobs, kubelet):
+    jobs.submit(gang("gang", 3))
+    jobs.reaches("gang", "Starting", replicas=3)
+    jobs.has_pods("gang", "gang-0-0", "gang-0-1", "gang-0-2")
+    kubelet.set_all("gang", "Running")
+    jobs.reaches("gang", "Running", readyReplicas=3)
+    kubelet.set_all("gang", "Succeeded")
+    jobs.reaches("gang", "Succeeded", restarts=0)
+
+
+def test_O075_a_patch_of_the_status_makes_a_gang_of_that_size(jobs, kubelet):
+    jobs.submit(gang("resized", 2))
+    jobs.reaches("resized", "Starting")
+    kubelet.set_all("resized", "Running")
+    jobs.reaches("resized", "Running")
+    jobs.patch("resized", {"status": {"replicas": 4}}, "/status")
+    jobs.has_pods("resized", *(f"resized-1-{i}" for i in range(4)))
+    kubelet.set_all("resized", "Running")
+    jobs.reaches("resized", "Running", replicas=4, generation=1, restarts=1)
+
+
+@pytest.mark.parametrize("policy, phases, left", [
+    ("All", ["Running", "Failed", "Succeeded"], 0), ("None", ["Running", "Failed", "Succeeded"], 3),
+    ("Running", ["Running", "Failed", "Succeeded"], 2), ("Running", ["Pending", "Failed", "Running"], 1),
+    ("Running", ["Succeeded", "Failed", "Succeeded"], 3)])
+def test_O076_the_clean_policy_holds_for_gangs(jobs, kubelet, policy, phases, left):
+    name = f"clean-{policy.lower()}-{phases[0].lower()}"
+    jobs.submit(gang(name, 3, cleanPodPolicy=policy))
+    jobs.reaches(name, "Starting")
+    for pod, phase in sorted(zip(jobs.pods(name), phases), key=lambda pair: pair[1] == "Failed"):
+        if phase != "Pending":
+            kubelet.set(pod, phase)
+    jobs.reaches(name, "Failed")
+    wait_for("the cleaning", lambda: len(jobs.pods(name)) == left and not services(jobs, name))
+
+
+def test_five_twenty_jobs_end_right_while_the_operator_is_killed_every_second(cluster):
+    """One pod of each job fails once. Every job ends with one restart, and no pod was made twice."""
+    space = "storm"
+    cluster.kubectl("create", "namespace", space)
+    jobs, failed = Jobs(cluster, space), set()
+
+    def script(pod):
+        name = pod["metadata"]["name"]
+        if name.endswith("-collector-1") and name not in failed:
+            failed.add(name)
+            return ["Running", "Failed"]
+        return ["Running"] if name.endswith("-learner-0") else ["Running", "Succeeded"]
+
+    with operator(cluster, f"--namespace={space}") as process, Obedient(jobs, script) as kubelet:
+        names = [f"job-{i}" for i in range(20)]
+        jobs.submit(*(job(name, task("learner"), task("collector", 3)) for name in names))
+        learners, deadline = set(), time.monotonic() + 100
+        while len(learners) < len(names) or any(jobs.status(n).get("phase") != "Succeeded" for n in names):
+            assert time.monotonic() < deadline, {n: jobs.status(n).get("phase") for n in names}
+            time.sleep(1)  # the pace of the killing, not a wait for anything
+            process.kill()
+            process.start()
+            for name in set(names) - learners:  # the learner ends when the failed one was replaced
+                if jobs.status(name).get("restarts") == 1:
+                    learner = next(p for p in jobs.pods(name) if p["metadata"]["name"].endswith("-learner-0"))
+                    Kubelet(jobs).set(learner, "Succeeded")
+                    learners.add(name)
+        for name in names:
+            status = jobs.status(name)
+            assert (status["restarts"], status.get("reschedules", 0)) == (1, 0), (name, status)
+            made = [p["metadata"]["name"] for p in kubelet.seen.values() if p["metadata"]["name"].startswith(name + "-")]
+            assert sorted(made) == sorted([f"{name}-learner-0", *(f"{name}-collector-{i}" for i in (0, 1, 1, 2))])
+
+
+def test_a_second_operator_waits_for_the_lease_and_takes_over(cluster):
+    cluster.kubectl("create", "namespace", "election")
+    with operator(cluster, "--leader-elect", "--lease-lock-namespace=election", "--namespace=election") as first:
+        first.says("this operator leads")
+        with operator(cluster, "--leader-elect", "--lease-lock-namespace=election", "--namespace=election") as second:
+            second.says("leader=")
+            assert "this operator leads" not in second.output.text()
+            assert first.end(signal.SIGTERM) == 0
+            second.says("this operator leads")  # at once: the lease was given back
+            cluster.kubectl("patch", "lease", "12841a5d.opendilab.org", "-n", "election", "--type=merge", "-p",
+                            json.dumps({"spec": {"holderIdentity": "somebody-else"}}))
+            assert second.process.wait(60) == 1
+            assert "the lease was lost" in second.output.text()
+
+
+def test_probes_and_metrics_are_answered(cluster):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with Program("di-operator", cluster, f"--probe-addr=127.0.0.1:{port}", "--namespace=nowhere") as process:
+        def ask(path):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+                    return answer.read().decode()
+            except OSError:
+                return None
+
+        wait_for("the operator to be ready", lambda: ask("/readyz") == "ok")
+        assert ask("/healthz") == "ok"
+        metrics = ask("/metrics")
+        assert 'controller_runtime_reconcile_total{controller="dijob",result="success"} 0' in metrics
+        resident = next(float(line.split()[1]) for line in metrics.splitlines()
+                        if line.startswith("process_resident_memory_bytes "))
+        assert resident < 15 << 20, "an idle operator is small"
+        assert process.end() == 0
+
+
+@pytest.mark.parametrize("arguments, code, part", [
+    (["--bogus"], 2, "--bogus"), (["--sync-period=soon"], 2, "'soon' is no duration"),
+    (["--kubeconfig=/nowhere"], 1, "/nowhere"), (["--probe-addr=192.0.2.1:1"], 1, "192.0.2.1")])
+def test_what_the_operator_cannot_begin_with_is_one_line(cluster, arguments, code, part):
+    process = Program("di-operator", cluster, *arguments).start()
+    assert process.process.wait(60) == code, process.output.text()
+    complaint = [line for line in process.output.text().splitlines() if line.startswith("di-orchestrator: ")]
+    assert len(complaint) == 1 and part in complaint[0], process.output.text()
