@@ -1,6 +1,7 @@
 #include "learner_log.h"
 
 #include "divisi/checkpoint.h"
+#include "divisi/progress.h"
 #include "divisi/task.h"
 #include "json/value.h"
 #include "progress.h"
@@ -94,11 +95,30 @@ class LearnerLog {
     line.emplace_back("version", options_.sent ? options_.sent->id() : ctx.train_iter);
     line.emplace_back("nodes", nodes());
     write(line);
+    report(ctx, solved);
     options_.metrics->add_scalar("learner/loss", output_.loss, ctx.env_step);
     options_.metrics->add_scalar("learner/mean_q", output_.mean_q, ctx.env_step);
     options_.metrics->add_scalar("learner/updates_per_second", train_rate_, ctx.env_step);
     options_.metrics->add_scalar("collector/eps", eps, ctx.env_step);
     options_.metrics->add_scalar("collector/env_steps_per_second", env_rate_, ctx.env_step);
+  }
+
+  // For kubectl, where this is a DIJob. The end is where the steps are spent, or earlier.
+  void report(const OnlineRLContext& ctx, bool solved) const {
+    divisi::Progress progress{.extra = {{"env_step", static_cast<double>(ctx.env_step)},
+                                        {"updates_per_second", train_rate_},
+                                        {"loss", output_.loss}}};
+    if (env_rate_ > 0) progress.env_steps_per_second = env_rate_;
+    if (ctx.last_eval_value > -std::numeric_limits<double>::infinity()) {
+      progress.episode_return = ctx.last_eval_value;
+    }
+    const auto left = static_cast<double>(options_.max_env_step - ctx.env_step);
+    if (solved || left <= 0) {
+      progress.eta_seconds = 0;
+    } else if (env_rate_ > 0) {
+      progress.eta_seconds = left / env_rate_;
+    }
+    divisi::report_progress(progress);
   }
 
   static json::Array nodes() {

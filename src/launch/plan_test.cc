@@ -92,6 +92,72 @@ TEST(PlanTest, A120KubernetesMeshWithTwoWorkers) {
   EXPECT_THAT(result.job_peers, ElementsAre(SizeIs(10), SizeIs(10)));
 }
 
+TEST(PlanTest, O083_APodOfADIJobNeedsNoFlagsToBeOneOfSix) {
+  const LaunchPlan one = plan({}, kSixPods);
+  EXPECT_EQ(one.platform, Platform::kKubernetes);
+  EXPECT_EQ(one.topology, runtime::Topology::kMesh);
+  EXPECT_EQ(one.address, "SH-3");
+  EXPECT_THAT(one.node_ids, ElementsAre(3));
+  EXPECT_THAT(one.attach_to,
+              ElementsAre("tcp://SH-0:50515", "tcp://SH-1:50515", "tcp://SH-2:50515"));
+
+  const LaunchPlan two = plan({.parallel_workers = "2"}, kSixPods);
+  EXPECT_EQ(two.address, "SH-3");
+  EXPECT_THAT(two.node_ids, ElementsAre(6, 7));
+  EXPECT_THAT(two.ports, ElementsAre(50515, 50516));
+  EXPECT_THAT(two.attach_to,
+              ElementsAre("tcp://SH-0:50515", "tcp://SH-0:50516", "tcp://SH-1:50515",
+                          "tcp://SH-1:50516", "tcp://SH-2:50515", "tcp://SH-2:50516"));
+}
+
+TEST(PlanTest, O083_WithThePlatformAndAMeshSaidAloudItIsTheSame) {
+  const LaunchPlan said = plan({.topology = "mesh", .platform = "k8s"}, kSixPods);
+  const LaunchPlan unsaid = plan({}, kSixPods);
+  EXPECT_EQ(said.attach_to, unsaid.attach_to);
+  EXPECT_EQ(said.node_ids, unsaid.node_ids);
+  EXPECT_EQ(said.job_peers, unsaid.job_peers);
+}
+
+TEST(PlanTest, InADIJobFlagsWin) {
+  const LaunchPlan local = plan({.ports = "6000", .node_ids = "9", .platform = "none"}, kSixPods);
+  EXPECT_EQ(local.platform, Platform::kNone);
+  EXPECT_THAT(local.attach_to, IsEmpty());
+  EXPECT_EQ(plan({.topology = "star"}, kSixPods).topology, runtime::Topology::kStar);
+}
+
+TEST(PlanTest, TheArgumentsOfTheTemplateFormSayEverythingThemselves) {
+  Environment environment = pods("job-0-0.job,job-0-1.job", "1");
+  environment["DI_NODE_IDS_ARG"] = "--node-ids=2,3";
+  const LaunchPlan result = plan({.parallel_workers = "2",
+                                  .ports = "22270,22271",
+                                  .attach_to = "tcp://job-0-0.job:22270",
+                                  .node_ids = "2,3"},
+                                 environment);
+  EXPECT_EQ(result.platform, Platform::kNone);
+  EXPECT_THAT(result.ports, ElementsAre(22270, 22271));
+  EXPECT_THAT(result.node_ids, ElementsAre(2, 3));
+  EXPECT_THAT(result.attach_to, ElementsAre("tcp://job-0-0.job:22270"));
+  EXPECT_EQ(result.job_links.topology, runtime::Topology::kAlone);
+}
+
+TEST(PlanTest, APodFollowsTheSizeOfItsJobWhereIdsAndLinksAreByRank) {
+  const runtime::JobLinks links =
+      plan({.parallel_workers = "2", .ports = "6000"}, kSixPods).job_links;
+  EXPECT_EQ(links.topology, runtime::Topology::kMesh);
+  EXPECT_EQ(links.rank, 3);
+  EXPECT_THAT(links.ports, ElementsAre(6000, 6001));
+  EXPECT_THAT(links.hosts, ElementsAre("SH-0", "SH-1", "SH-2", "SH-3", "SH-4", "SH-5"));
+
+  const auto is_alone = [](const LaunchRequest& request, const Environment& environment) {
+    return plan(request, environment).job_links.topology == runtime::Topology::kAlone;
+  };
+  EXPECT_TRUE(is_alone({.attach_to = "SH-0:50515"}, kSixPods));
+  EXPECT_TRUE(is_alone({.node_ids = "7"}, kSixPods));
+  EXPECT_TRUE(
+      is_alone({.topology = "mesh", .platform = "k8s", .platform_spec = kSixTasks}, kSixPods));
+  EXPECT_TRUE(is_alone({.topology = "mesh", .platform = "slurm"}, six_slurm_tasks()));
+}
+
 TEST(PlanTest, KubernetesStarAttachesToTheWorkersOfRankZero) {
   LaunchRequest request{.parallel_workers = "2", .topology = "star", .platform = "k8s"};
   LaunchPlan result = plan(request, pods("h0,h1,h2", "1"));

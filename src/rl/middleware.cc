@@ -1,5 +1,6 @@
 #include "rl/middleware.h"
 
+#include "divisi/progress.h"
 #include "divisi/task.h"
 
 #include <mutex>
@@ -22,6 +23,24 @@ OnlineRLContext& online(Context& ctx) {
   return detail::context_as<OnlineRLContext>(ctx);
 }
 
+// The environment steps a second of this process, reported about once a second.
+class StepRate {
+ public:
+  void add(std::int64_t steps) {
+    constexpr double kEvery = 1;
+    steps_ += steps;
+    const double passed = std::chrono::duration<double>(Clock::now() - since_).count();
+    if (passed < kEvery) return;
+    report_progress({.env_steps_per_second = static_cast<double>(std::exchange(steps_, 0)) / passed,
+                     .whole_job = false});
+    since_ = Clock::now();
+  }
+
+ private:
+  std::int64_t steps_ = 0;
+  Clock::time_point since_ = Clock::now();
+};
+
 }  // namespace
 
 Middleware explorer(EpsilonSchedule schedule, const ReplaySink& sink) {
@@ -40,8 +59,10 @@ Middleware collector(Collector& player, QNetwork& network, int rows) {
 }
 
 Middleware pusher(Collector& player, ReplaySink& sink) {
-  return for_role(Role::kCollector, "pusher", [&player, &sink](Context& ctx) {
+  const auto rate = std::make_shared<StepRate>();
+  return for_role(Role::kCollector, "pusher", [&player, &sink, rate](Context& ctx) {
     auto& rl = online(ctx);
+    rate->add(player.collected().env_steps);
     sink.push(to_wire(rl.trajectories.get<TransitionBatch>()), player.collected());
     rl.env_step = sink.env_step();
     rl.env_episode += player.collected().episodes;

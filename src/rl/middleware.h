@@ -34,7 +34,7 @@ Middleware explorer(EpsilonSchedule schedule, const ReplaySink& sink);
 Middleware collector(Collector& player, QNetwork& network, int rows);
 
 // Moves ctx.trajectories into the replay; waits while collectors are too far ahead. Sets
-// ctx.env_step.
+// ctx.env_step, and reports the steps a second of this process (divisi/progress.h).
 Middleware pusher(Collector& player, ReplaySink& sink);
 
 // What the last iteration of a trainer did, for loggers.

@@ -81,6 +81,16 @@ class Launcher:
                 )
             time.sleep(0.01)
 
+    def wait_until_last_line(self, line):
+        """Until the last line of standard output is this one; the process must still run."""
+        end = time.monotonic() + DEADLINE
+        while self.text(self.out).splitlines()[-1:] != [line]:
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise AssertionError(
+                    f"the last line is not {line!r}: {self.text(self.out)}\n{self.text(self.err)}"
+                )
+            time.sleep(0.01)
+
     def signal(self, number):
         self.process.send_signal(number)
 

@@ -1,18 +1,19 @@
-# Registers each test method of ditask_test.py as a test of its own. Needs the targets ditask and
+# Registers each test method of the two scripts as a test of its own. Needs the targets ditask and
 # divisi_test_packages (tests/packages).
-set(script ${CMAKE_CURRENT_LIST_DIR}/ditask_test.py)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${script})
 add_dependencies(divisi_tests ditask divisi_test_packages)
-file(STRINGS ${script} lines REGEX "^class |^    def test_")
-foreach(line ${lines})
-  if(line MATCHES "^class ([A-Za-z]+)")
-    set(class ${CMAKE_MATCH_1})
-  elseif(line MATCHES "def (test_([A-Za-z0-9_]+))")
-    set(name ditask.${class}.${CMAKE_MATCH_2})
-    add_test(NAME ${name} COMMAND /usr/bin/python3 -B ${script} ${class}.${CMAKE_MATCH_1})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 300 ENVIRONMENT
-      "DITASK=$<TARGET_FILE:ditask>;DITASK_PACKAGES=${CMAKE_BINARY_DIR}/tests/packages")
-  endif()
+foreach(script ${CMAKE_CURRENT_LIST_DIR}/ditask_test.py ${CMAKE_CURRENT_LIST_DIR}/dijob_test.py)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${script})
+  file(STRINGS ${script} lines REGEX "^class |^    def test_")
+  foreach(line ${lines})
+    if(line MATCHES "^class ([A-Za-z]+)")
+      set(class ${CMAKE_MATCH_1})
+    elseif(line MATCHES "def (test_([A-Za-z0-9_]+))")
+      set(name ditask.${class}.${CMAKE_MATCH_2})
+      add_test(NAME ${name} COMMAND /usr/bin/python3 -B ${script} ${class}.${CMAKE_MATCH_1})
+      set_tests_properties(${name} PROPERTIES TIMEOUT 300 ENVIRONMENT
+        "DITASK=$<TARGET_FILE:ditask>;DITASK_PACKAGES=${CMAKE_BINARY_DIR}/tests/packages")
+    endif()
+  endforeach()
 endforeach()
 
 divisi_test(ditask_singleton_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/ditask_singleton_test.cc LINK divisi)
