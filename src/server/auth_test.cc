@@ -1,0 +1,155 @@
+// Who may ask.
+#include "server/auth.h"
+
+#include "http/base64.h"
+#include "server/api_testing.h"
+
+#include <cstdio>
+#include <fstream>
+
+namespace divisi::server {
+namespace {
+
+using namespace testing;
+
+constexpr const char* kReplicas = "/v2alpha1/job/default.rl/replicas";
+
+http::Headers bearer(const std::string& token) {
+  return {{"Authorization", "Bearer " + token}};
+}
+
+class AuthTest : public ApiFixture {
+ protected:
+  ~AuthTest() override { std::remove(file_.c_str()); }
+
+  void put_secret(const std::string& name, const std::string& secret) {
+    json::Value made;
+    made["metadata"]["name"] = name;
+    made["data"]["secret"] = http::encode_base64(secret);
+    put(kSecrets, made);
+  }
+  void put_secret_job(const std::string& name, const std::string& secret) {
+    put_tasks_job(name);
+    json::Value with = job(name);
+    with["status"]["secretName"] = name + "-secret";
+    put(kJobs, with);
+    put_secret(name + "-secret", secret);
+  }
+  void write_token(const std::string& text) { std::ofstream(file_) << text; }
+  int reads_of_secrets() {
+    const int seen = reads_;
+    cluster_.intercept = [this](const http::Request& request) -> std::optional<http::Response> {
+      if (request.target.find("/secrets/") != std::string::npos) ++reads_;
+      return std::nullopt;
+    };
+    return seen;
+  }
+
+  const std::string file_ = ::testing::TempDir() + "server_auth_test_token";
+  int reads_ = 0;
+};
+
+TEST_F(AuthTest, OD36_AJobsSecretSpeaksForThatJobAndNoOther) {
+  put_secret_job("rl", "aaaa");
+  put_secret_job("other", "bbbb");
+  restart({.mode = AuthMode::kJobSecret});
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 200);
+  EXPECT_EQ(ask("GET", "/v2alpha1/job/default.other/replicas", "", bearer("bbbb"))->status, 200);
+  const auto refused =
+      ask("DELETE", "/v2alpha1/job/default.other/replicas", R"({"replicas":1})", bearer("aaaa"));
+  EXPECT_EQ(refused->status, 401);
+  EXPECT_EQ(refused->json(), *json::parse(R"({"success":false,"code":1,
+      "message":"the bearer token is not the right one","data":null})"));
+  EXPECT_EQ(refused->headers.get("WWW-Authenticate"), "Bearer");
+  EXPECT_EQ(replicas_of(1, "other"), 2);
+  for (const char* path : {"/healthz", "/metrics"}) {
+    EXPECT_EQ(ask("GET", path)->status, 200) << "kubelets and Prometheus have no token";
+  }
+}
+
+TEST_F(AuthTest, OD36_ARequestWithoutATokenIsRefusedBeforeAnythingIsRead) {
+  put_secret_job("rl", "aaaa");
+  restart({.mode = AuthMode::kJobSecret});
+  wait_in_step();
+  const std::uint64_t before = cluster_.requests();
+  for (const http::Headers& headers :
+       {http::Headers{}, http::Headers{{"Authorization", "Bearer"}},
+        http::Headers{{"Authorization", "Bearer   "}},
+        http::Headers{{"Authorization", "Basic aaaa"}},
+        http::Headers{{"Authorization", "Bearer " + std::string(5000, 'a')}}}) {
+    EXPECT_EQ(ask("GET", "/v2alpha1/job/default.none/replicas", "", headers)->status, 401);
+  }
+  EXPECT_EQ(cluster_.requests(), before);
+}
+
+TEST_F(AuthTest, OD36_NoneIsAskedForUnlessConfigured) {
+  put_secret_job("rl", "aaaa");
+  EXPECT_EQ(ask("GET", kReplicas)->status, 200);
+}
+
+TEST_F(AuthTest, ASecretIsReadOnceAndAgainWhenItDoesNotFit) {
+  put_secret_job("rl", "aaaa");
+  restart({.mode = AuthMode::kJobSecret});
+  reads_of_secrets();
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 200);
+  EXPECT_EQ(reads_of_secrets(), 1);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(ask("GET", kReplicas, "", bearer("wrong"))->status, 401);
+  EXPECT_EQ(reads_of_secrets(), 1) << "a wrong token does not make us read all the time";
+  loop_.run_for(6s);
+  put_secret("rl-secret", "cccc");
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("cccc"))->status, 200);
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 401);
+}
+
+TEST_F(AuthTest, AJobWithoutASecretLetsNobodyIn) {
+  put_tasks_job();
+  restart({.mode = AuthMode::kJobSecret});
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 401);
+  json::Value with = job();
+  with["status"]["secretName"] = "none";
+  put(kJobs, with);
+  loop_.run_for(1s);
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 401);
+  put_secret("none", "");
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 401);
+}
+
+TEST_F(AuthTest, ASecretThatTheClusterDoesNotShowUsIs500) {
+  put_secret_job("rl", "aaaa");
+  restart({.mode = AuthMode::kJobSecret});
+  cluster_.intercept = [](const http::Request& request) -> std::optional<http::Response> {
+    if (request.target.find("/secrets/") == std::string::npos) return std::nullopt;
+    return kube::testing::status_answer(403, "Forbidden", "no secrets for you");
+  };
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 500);
+}
+
+TEST_F(AuthTest, OneTokenSpeaksForAllAndMayBeReplaced) {
+  put_tasks_job();
+  write_token("first\n");
+  restart({.mode = AuthMode::kToken, .token_file = file_});
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("first"))->status, 200);
+  EXPECT_EQ(ask("GET", kReplicas, "", {{"authorization", "bearer first"}})->status, 200);
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("firs"))->status, 401);
+  EXPECT_EQ(ask("GET", kReplicas)->status, 401);
+  write_token("another one");
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("first"))->status, 401);
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("another one"))->status, 200);
+  std::remove(file_.c_str());
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("another one"))->status, 200)
+      << "while the file is being replaced";
+}
+
+TEST_F(AuthTest, ATokenFileThatIsNoneStopsTheStart) {
+  kube::Client client(loop_, cluster_);
+  const auto missing = Authenticator::make(client, {AuthMode::kToken, file_});
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().message().find(file_), std::string::npos) << missing.error().message();
+  write_token(" \n");
+  const auto empty = Authenticator::make(client, {AuthMode::kToken, file_});
+  ASSERT_FALSE(empty);
+  EXPECT_NE(empty.error().message().find("is empty"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace divisi::server
