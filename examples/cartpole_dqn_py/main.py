@@ -10,7 +10,7 @@ import time
 
 import gymnasium
 
-from divisi import DistributedWriter, OnlineRLContext, Parallel, Role, task
+from divisi import DistributedWriter, OnlineRLContext, Parallel, Role, report_progress, task
 from divisi.middleware import (
     CkptSaver,
     OffPolicyLearner,
@@ -84,15 +84,20 @@ def environments(cfg, count):
 
 
 class Report:
-    """The last line: what the run came to."""
+    """The last line: what the run came to. Meanwhile, in a DIJob: how far it is."""
 
     def __init__(self, cfg):
         self._begin, self._stop_value = time.monotonic(), cfg.env.stop_value
+        self._max_env_step, self._first_step = cfg.max_env_step, None
         self.best, self.solved = -math.inf, None
 
     def evaluated(self, train_iter, mean, env_step):
         print(f"evaluation: train_iter {train_iter}, env_step {env_step}, mean return {mean:.1f}", flush=True)
         self.best = max(self.best, mean)
+        self._first_step = env_step if self._first_step is None else self._first_step
+        rate = (env_step - self._first_step) / max(1e-6, time.monotonic() - self._begin)
+        eta = max(0, self._max_env_step - env_step) / rate if rate > 0 else None
+        report_progress(rate or None, mean, eta, env_step=env_step, train_iter=train_iter)
         if mean >= self._stop_value and train_iter > 0 and self.solved is None:
             self.solved = (mean, env_step, train_iter)
         return self.solved is not None

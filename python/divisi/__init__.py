@@ -11,6 +11,7 @@ from .context import Context, OfflineRLContext, OnlineRLContext
 from .errors import Error, TimeoutError, UsageError, WorkerError
 from .event_loop import EventLoop
 from .parallel import Parallel
+from .progress import report_progress
 from .step_timer import StepTimer, epoch_timer
 from .supervisor import Supervisor
 from .task import Role, Task, VoidMiddleware, suspend, task
@@ -36,6 +37,7 @@ __all__ = [
     "Waiter",
     "WorkerError",
     "epoch_timer",
+    "report_progress",
     "suspend",
     "task",
 ]

@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
@@ -282,6 +283,13 @@ void router_answer(int node_id, std::uint64_t call, bool ok, nb::handle value) {
   const Value answer = to_value(value.ptr());
   const Unlock unlock;
   FrontEnd::answer(node_id, call, ok, answer);
+}
+
+void progress(std::optional<double> env_steps_per_second, std::optional<double> episode_return,
+              std::optional<double> eta_seconds, std::map<std::string, double> extra,
+              bool whole_job) {
+  const Unlock unlock;
+  report_progress({env_steps_per_second, episode_return, eta_seconds, std::move(extra), whole_job});
 }
 
 nb::list router_peers() {
@@ -643,6 +651,9 @@ NB_MODULE(_native, m) {
   });
   // For the test that C++ and Python see one object.
   m.def("router_identity", [] { return reinterpret_cast<std::uintptr_t>(&router()); });
+
+  m.def("report_progress", &progress, nb::arg().none(), nb::arg().none(), nb::arg().none(),
+        nb::arg(), nb::arg());
 
   m.def("run", &run);
   m.def("is_spawned", &FrontEnd::is_spawned);
