@@ -1,6 +1,6 @@
 #include "kube/informer.h"
 
-#include "io/crypto.h"
+#include "io/jitter.h"
 
 #include <algorithm>
 #include <utility>
@@ -166,7 +166,7 @@ void Informer::unindex(const std::string& key, Entry& entry) {
 
 void Informer::resync() {
   // A tenth more or less, so that the informers of many processes do not come together.
-  const double share = 0.9 + 0.2 * static_cast<double>(io::random_u64() >> 11) * 0x1p-53;
+  const double share = 0.9 + 0.2 * io::jitter();
   const auto delay = std::chrono::duration_cast<io::Duration>(options_.resync_every * share);
   resync_timer_ = client_.reactor().after(delay, [this] {
     for (const ObjectPtr& object : all()) {

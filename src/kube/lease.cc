@@ -1,7 +1,7 @@
 #include "kube/lease.h"
 
 #include "base/log.h"
-#include "io/crypto.h"
+#include "io/jitter.h"
 #include "kube/time.h"
 
 #include <utility>
@@ -141,8 +141,7 @@ void LeaderElection::lose() {
 
 void LeaderElection::again() {
   if (stopped_) return;
-  const double share = static_cast<double>(io::random_u64() >> 11) * 0x1p-53;
-  const double factor = leads_ ? 1.0 : 1.0 + kJitter * share;
+  const double factor = leads_ ? 1.0 : 1.0 + kJitter * io::jitter();
   const auto delay = std::chrono::duration_cast<io::Duration>(options_.retry_every * factor);
   timer_ = client_.reactor().after(delay, [this] { look(); });
 }

@@ -1,7 +1,7 @@
 #include "kube/reflector.h"
 
 #include "base/log.h"
-#include "io/crypto.h"
+#include "io/jitter.h"
 
 #include <charconv>
 #include <optional>
@@ -140,8 +140,9 @@ void Reflector::watch() {
 
 void Reflector::open(std::string target) {
   ++counters_.watches;
-  const auto least = static_cast<std::uint64_t>(options_.watch_for.count());
-  const std::uint64_t seconds = least + io::random_u64() % (least + 1);
+  // Up to twice as long, so that not all watches end together.
+  const auto least = static_cast<double>(options_.watch_for.count());
+  const auto seconds = static_cast<std::int64_t>(least * (1 + io::jitter()));
   target += "&timeoutSeconds=" + std::to_string(seconds);
   decoder_ = WatchDecoder();
   list_next_ = false;

@@ -1,6 +1,6 @@
 #include "kube/retry.h"
 
-#include "io/crypto.h"
+#include "io/jitter.h"
 
 #include <algorithm>
 #include <charconv>
@@ -11,11 +11,6 @@ namespace {
 // Not longer than the server's own answer to overload would ever ask for.
 constexpr std::chrono::seconds kLongestRetryAfter{300};
 
-// Evenly between 0 and 1.
-double random_share() {
-  return static_cast<double>(io::random_u64() >> 11) * 0x1p-53;
-}
-
 io::Duration scaled(io::Duration duration, double factor) {
   return std::chrono::duration_cast<io::Duration>(duration * factor);
 }
@@ -25,7 +20,7 @@ io::Duration scaled(io::Duration duration, double factor) {
 io::Duration Backoff::next() {
   const io::Duration whole = next_;
   next_ = std::min(next_ * 2, options_.longest);
-  return options_.full_jitter ? scaled(whole, random_share()) : whole;
+  return options_.full_jitter ? scaled(whole, io::jitter()) : whole;
 }
 
 std::optional<io::Duration> retry_after(const http::Headers& headers) {
@@ -58,7 +53,7 @@ std::optional<io::Duration> RetryPolicy::delay_after(std::string_view method,
   const io::Duration own = backoff_.next();
   if (!asked) return own;
   // With jitter, because everybody was told the same.
-  return *asked + scaled(*asked, 0.1 * random_share()) + own;
+  return *asked + scaled(*asked, 0.1 * io::jitter()) + own;
 }
 
 }  // namespace divisi::kube
