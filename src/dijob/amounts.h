@@ -19,4 +19,17 @@ Result<json::Quantity> read_amount(const json::Value& value);
 // The readable members of an object of quantities. Absent, null or of another kind: none.
 Amounts read_amounts(const json::Value* map);
 
+void add(Amounts& to, const Amounts& more);
+void subtract(Amounts& from, const Amounts& less);  // may leave less than nothing
+void raise(Amounts& to, const Amounts& least);      // the larger of both, each by itself
+bool fits(const Amounts& needs, const Amounts& free) noexcept;  // what is absent is none
+
+// "cpu 4, memory 8Gi": of those in `names`, which may all be 0 or absent.
+std::string text_of(const Amounts& amounts, const Amounts& names);
+
+// What a pod takes of its node: all its containers, or the hungriest init container where that is
+// more, and its overhead. A limit stands for a request that is absent.
+Amounts pod_requests(const json::Value& pod_spec);
+Amounts container_requests(const json::Value& container);
+
 }  // namespace divisi::dijob

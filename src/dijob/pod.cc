@@ -86,7 +86,7 @@ void set_spec(json::Value& spec, const Job& job, const PodPlace& place, const Cl
     if (!has_named(volumes, volume.string_at({"name"}))) volumes.push_back(volume);
   }
   // Somebody who brings a volume of that name brings their own secret.
-  const bool mounted = place.with_secret && !has_named(elements(spec, "volumes"), kSecretVolume);
+  const bool mounted = !has_named(elements(spec, "volumes"), kSecretVolume);
   if (mounted) array_at(spec, "volumes").push_back(secret_volume(job));
 
   const std::vector<Variable> variables = pod_variables(job, place, names);

@@ -42,7 +42,6 @@ struct PodPlace {
   std::vector<Slot> all{};  // every rank that is or was given, ascending and without a hole:
                             // DI_NODES of the pod
   int replicas = 0;         // of the whole job, for the annotation
-  bool with_secret = true;  // M6; off where the operator may not make secrets
 };
 
 json::Value make_pod(const Job& job, const PodPlace& place, const ClusterNames& names);

@@ -250,12 +250,6 @@ TEST(MakePod, M6_TheSecretIsAFileInEveryContainerUnlessItsPlaceIsTaken) {
   const json::Value& volume = pod.find_path({"spec", "volumes"})->as_array()->at(1);
   EXPECT_EQ(volume.string_at({"secret", "secretName"}), secret_name(job));
 
-  const json::Value without = make_pod(
-      job, {.slot = {"learner", 0, 0}, .all = slots_of(job), .replicas = 1, .with_secret = false},
-      {});
-  EXPECT_THAT(volume_names(without), ::testing::ElementsAre("v"));
-  EXPECT_EQ(variable(without, "DIVISI_SECRET_FILE"), "(unset)");
-
   const json::Value secret = make_secret(job, "0123abcd");
   EXPECT_EQ(secret.string_at({"metadata", "name"}), "job-secret-5f0e8a4c");
   EXPECT_EQ(http::decode_base64(secret.string_at({"data", "secret"})), "0123abcd");
