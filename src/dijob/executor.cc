@@ -20,6 +20,14 @@ bool gone(const Status& status) {
   return status.code() == Code::kNotFound || status.code() == Code::kConflict;
 }
 
+// A pod that has ended, or never began, goes without a grace period.
+bool was_deleted_at_once(const json::Value& answer) {
+  const json::Value* const finalizers = answer.find_path({"metadata", "finalizers"});
+  if (finalizers != nullptr) return false;
+  return answer.string_at({"metadata", "deletionTimestamp"}).empty() ||
+         answer.int_at({"metadata", "deletionGracePeriodSeconds"}) == 0;
+}
+
 }  // namespace
 
 std::string service_expectation(std::string_view name) {
@@ -128,6 +136,10 @@ void Executor::delete_pod(const std::shared_ptr<Run>& run, const DeletePod& acti
         if (answer) {
           recorder_.record(run->job, "Normal", "SuccessfulDelete",
                            fmt::format("pod {} was successfully deleted", name));
+          if (was_deleted_at_once(*answer)) {
+            run->outcome.gone.push_back(uid);
+            expected_.deleted(run->key, uid);
+          }
           return ended(run, {});
         }
         expected_.deleted(run->key, uid);

@@ -17,6 +17,7 @@ struct Executed {
   Status status{};  // the first thing that went wrong and may go right another time
   std::vector<RefusedPod> refused{};
   bool made_secret = false;
+  std::vector<std::string> gone{};  // uids of pods that were deleted at once
 };
 
 // Loop only. What it creates and deletes is expected of the caches until they show it.

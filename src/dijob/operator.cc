@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <set>
 #include <unordered_map>
@@ -116,7 +117,8 @@ class Operator::Impl {
     std::string uid{};
     std::vector<RefusedPod> refused{};
     bool has_secret = false;
-    io::TimePoint counted_at{};  // when the status was written last
+    std::set<std::string> gone{};  // uids of pods that the cache may still show
+    io::TimePoint counted_at{};    // when the status was written last
   };
   struct Pass {
     std::string key{};
@@ -174,6 +176,10 @@ class Operator::Impl {
     Memory& memory = memory_[pass->key];
     Observed observed =
         observe(*job, pods_.find_by("job", pass->key), services_.find_by("job", pass->key));
+    std::erase_if(memory.gone, [&](const std::string& uid) {
+      return std::ranges::find(observed.pods, uid, &Pod::uid) == observed.pods.end();
+    });
+    std::erase_if(observed.pods, [&](const Pod& pod) { return memory.gone.contains(pod.uid); });
     observed.refused = memory.refused;
     observed.has_secret = memory.has_secret;
     observed.now = options_.wall_clock();
@@ -201,7 +207,8 @@ class Operator::Impl {
     memory.has_secret |= outcome.made_secret;
     memory.refused = outcome.refused;
     if (!outcome.status.ok()) return pass->done(failure(outcome.status));
-    if (!outcome.refused.empty()) return round(pass);
+    memory.gone.insert(outcome.gone.begin(), outcome.gone.end());
+    if (!outcome.refused.empty() || !outcome.gone.empty()) return round(pass);
     settle(pass, job, made);
   }
 

@@ -135,12 +135,13 @@ std::optional<int> Planner::scale_wish() {
   return wish;
 }
 
-// What the operator fills in: the names of typed tasks, and spec.replicas. Not before the pods are
-// made, unless somebody waits for it: they come first.
+// What the operator fills in: the names of typed tasks, and spec.replicas. Unless somebody waits
+// for it, not before a pod runs: the pods come first.
 bool Planner::sync_spec() {
   const std::optional<int> wish = scale_wish();
   const Task* const scaled = scaled_task(job_);
-  const bool made = !status_.phase().empty() && status_.phase() != kPending;
+  const bool made = std::ranges::any_of(
+      seen_.pods, [](const Pod& pod) { return pod.ready || pod.phase == "Succeeded"; });
   json::Value tasks;
   bool resize = false;
   bool rename = false;

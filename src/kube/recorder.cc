@@ -31,23 +31,30 @@ std::string joined(std::initializer_list<std::string_view> parts) {
 }  // namespace
 
 EventRecorder::EventRecorder(Client& client, RecorderOptions options)
-    : client_(client), options_(std::move(options)), alive_(std::make_shared<bool>(true)) {}
+    : client_(client),
+      options_(std::move(options)),
+      writes_{options_.writes_at_once, client.reactor().now()},
+      alive_(std::make_shared<bool>(true)) {}
 
 EventRecorder::~EventRecorder() {
   *alive_ = false;
 }
 
-bool EventRecorder::allowed(const std::string& object) {
+bool EventRecorder::take(Bucket& bucket, double most, double per_second) const {
   const io::TimePoint now = client_.reactor().now();
-  if (buckets_.size() > options_.remembered) buckets_.clear();
-  const auto [place, fresh] = buckets_.try_emplace(object, Bucket{options_.burst, now});
-  Bucket& bucket = place->second;
   const std::chrono::duration<double> passed = now - bucket.at;
-  bucket.tokens = std::min(options_.burst, bucket.tokens + passed / options_.refill);
+  bucket.tokens = std::min(most, bucket.tokens + passed.count() * per_second);
   bucket.at = now;
   if (bucket.tokens < 1) return false;
   bucket.tokens -= 1;
   return true;
+}
+
+bool EventRecorder::allowed(const std::string& object) {
+  if (buckets_.size() > options_.remembered) buckets_.clear();
+  const auto [place, fresh] =
+      buckets_.try_emplace(object, Bucket{options_.burst, client_.reactor().now()});
+  return take(place->second, options_.burst, 1.0 / static_cast<double>(options_.refill.count()));
 }
 
 std::shared_ptr<EventRecorder::Known> EventRecorder::known(const std::string& key) {
@@ -132,6 +139,29 @@ json::Value EventRecorder::make(const json::Value& about, std::string_view type,
 
 void EventRecorder::write(const std::shared_ptr<Known>& known) {
   known->writing = true;
+  waiting_.push_back(known);
+  if (waiting_.size() > options_.remembered) {
+    waiting_.front()->writing = false;
+    waiting_.pop_front();
+  }
+  write_waiting();
+}
+
+void EventRecorder::write_waiting() {
+  while (!waiting_.empty() && take(writes_, options_.writes_at_once, options_.writes_per_second)) {
+    const std::shared_ptr<Known> next = std::move(waiting_.front());
+    waiting_.pop_front();
+    send(next);
+  }
+  if (waiting_.empty() || turn_ != nullptr) return;
+  const std::chrono::duration<double> until((1 - writes_.tokens) / options_.writes_per_second);
+  turn_ = client_.reactor().after(std::chrono::ceil<std::chrono::milliseconds>(until), [this] {
+    turn_.reset();
+    write_waiting();
+  });
+}
+
+void EventRecorder::send(const std::shared_ptr<Known>& known) {
   known->dirty = false;
   const bool is_new = known->event.find_path({"metadata", "resourceVersion"}) == nullptr;
   const auto done = [this, known, is_new, alive = alive_](const Result<json::Value>& answer) {

@@ -27,7 +27,10 @@ struct RecorderOptions {
   std::chrono::seconds alike_within{600};
   double burst = 25;  // events an object at once, then one each `refill`
   std::chrono::seconds refill{300};
-  std::size_t remembered = 4096;  // events; the oldest are forgotten
+  // Of all objects together: events come after what they tell of, never before it.
+  double writes_per_second = 50;
+  double writes_at_once = 50;
+  std::size_t remembered = 4096;  // events; the oldest are forgotten, also those not written yet
   std::function<std::chrono::system_clock::time_point()> wall_clock = [] {
     return std::chrono::system_clock::now();
   };
@@ -48,7 +51,7 @@ class EventRecorder {
     std::string name;  // of the Event object
     std::int64_t count = 0;
     io::TimePoint last{};
-    bool writing = false;  // one request at a time; the rest raises `count`
+    bool writing = false;  // or waiting to be: one request at a time; the rest raises `count`
     bool dirty = false;    // count has grown since
     json::Value event{};
   };
@@ -61,9 +64,12 @@ class EventRecorder {
   };
   using Knowns = std::list<std::pair<std::string, std::shared_ptr<Known>>>;
 
+  bool take(Bucket& bucket, double most, double per_second) const;
   bool allowed(const std::string& object);
   std::shared_ptr<Known> known(const std::string& key);
   void write(const std::shared_ptr<Known>& known);
+  void write_waiting();
+  void send(const std::shared_ptr<Known>& known);
   void written(const std::shared_ptr<Known>& known, const Result<json::Value>& answer, bool is_new);
   json::Value make(const json::Value& about, std::string_view type, std::string_view reason,
                    std::string_view message) const;
@@ -74,6 +80,9 @@ class EventRecorder {
   std::unordered_map<std::string, Knowns::iterator> known_;
   std::unordered_map<std::string, Alike> alike_;
   std::unordered_map<std::string, Bucket> buckets_;
+  Bucket writes_;
+  std::deque<std::shared_ptr<Known>> waiting_;  // for their turn to be written
+  std::unique_ptr<io::Timer> turn_;
   std::shared_ptr<bool> alive_;
 };
 
