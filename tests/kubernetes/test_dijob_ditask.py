@@ -1,0 +1,114 @@
+"""ditask under a DIJob on a real Kubernetes: resized, killed, and learning through it."""
+
+import json
+import os
+import re
+import subprocess
+
+from dijob.installed import DITASK, Server, kill_container
+from dijob.jobs import job, rank, uid
+from harness import DEADLINE, wait_for
+
+
+def worker(kind, main, replicas=1, labels="", **extra):
+    """A pod whose shell outlives ditask, so that a test can kill that."""
+    run = f"ditask --package /packages --main {main} --labels {labels or kind} --topology mesh --parallel-workers 1"
+    container = {"name": "di-container", "image": DITASK, "imagePullPolicy": "Never",
+                 "command": ["sh", "-c", f"{run}; exit $?"], **extra.pop("container", {})}
+    spec = {"terminationGracePeriodSeconds": 5, "containers": [container], **extra.pop("pod", {})}
+    return {"type": kind, "replicas": replicas, "template": {"spec": spec}, **extra}
+
+
+def peers(jobs, pod):
+    """Whom it says to be connected to, last."""
+    path = f"{jobs.pods_path}/{pod['metadata']['name']}/log?tailLines=20"
+    status, text = jobs.api.call("GET", path)
+    said = re.findall(r"node (\d+) peers (\S*)", text) if status == 200 else []
+    return {int(n) for n in said[-1][1].split(",") if n} if said else None
+
+
+def everybody_sees_everybody(jobs, name, size):
+    """The pods, once each of them is connected to all others and to nobody else."""
+
+    def seen():
+        pods = jobs.pods(name)
+        ranks = {rank(pod) for pod in pods}
+        return len(pods) == size and all(peers(jobs, pod) == ranks - {rank(pod)} for pod in pods) and pods
+
+    try:
+        return wait_for(f"the {size} pods of {name} to see each other", seen)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {({p['metadata']['name']: peers(jobs, p) for p in jobs.pods(name)})}")
+
+
+def edit(node, name, script):
+    """kubectl edit, with sed for an editor."""
+    environment = {"KUBECONFIG": str(node.kubeconfig), "HOME": str(node.folder), "PATH": os.environ["PATH"],
+                   "KUBE_EDITOR": f"sed -i {script}"}
+    done = subprocess.run([node.program, "edit", "dijob", name], env=environment, capture_output=True, text=True,
+                          timeout=DEADLINE)
+    assert done.returncode == 0 and "edited" in done.stdout, done.stdout + done.stderr
+
+
+def test_three_a_job_is_resized_and_its_collectors_killed_while_the_learner_goes_on(node, jobs):
+    jobs.submit(job("swarm", worker("learner", "peer_watch.main"), worker("collector", "peer_watch.main", 4),
+                    backoffLimit=None))
+    learner = uid(everybody_sees_everybody(jobs, "swarm", 5)[0])
+
+    def resized(size):
+        pods = everybody_sees_everybody(jobs, "swarm", size)
+        assert uid(pods[0]) == learner and pods[0]["metadata"]["name"] == "swarm-learner-0"
+        return pods
+
+    node.kubectl("scale", "dijob", "swarm", "--replicas=16")
+    before = {pod["metadata"]["name"]: uid(pod) for pod in resized(17)}
+    victims = [f"swarm-collector-{i}" for i in range(10)]
+    for victim in victims:
+        kill_container(node, victim)
+    wait_for("all ten to be replaced", lambda: all(
+        uid(pod) != before[pod["metadata"]["name"]] for pod in jobs.pods("swarm") if pod["metadata"]["name"] in victims))
+    after = {pod["metadata"]["name"]: uid(pod) for pod in resized(17)}
+    assert {name for name in after if after[name] != before[name]} == set(victims), "survivors keep their uid"
+    server = Server(jobs)
+    assert server.must("DELETE", "/v2alpha1/job/default.swarm/replicas", {"replicas": 4}) is None
+    resized(13)
+    assert server.must("POST", "/v2alpha1/job/default/swarm/replicas", {"replicas": 2}) is None
+    pods = resized(15)
+    listed = server.must("GET", "/v2alpha1/job/default.swarm/replicas")
+    assert [entry.rpartition(":")[0] for entry in listed if entry] == [pod["status"]["podIP"] for pod in pods]
+    edit(node, "swarm", "s/replicas:.14/replicas:\\ 2/")
+    resized(3)
+    assert jobs.status("swarm")["scaledReplicas"] == jobs.get("swarm")["spec"]["replicas"] == 2
+    jobs.delete("swarm")
+
+
+CARTPOLE = {"container": {"workingDir": "/runs", "volumeMounts": [{"name": "runs", "mountPath": "/runs"}]}}
+
+
+def test_seven_cartpole_learns_and_survives_a_kill_of_each_role(node, jobs):
+    def role(kind, replicas=1, name=None, **extra):
+        named = {"name": name} if name else {}
+        return worker(kind, "cartpole_dqn.main", replicas, name or kind, **json.loads(json.dumps(CARTPOLE)), **named, **extra)
+
+    runs = {"name": "runs", "hostPath": {"path": "/var/lib/cartpole", "type": "DirectoryOrCreate"}}
+    jobs.submit(job("cartpole", role("learner", completesJob=True), role("collector", 2), role("evaluator"),
+                    role("none", name="replay"), backoffLimit=None, volumes=[runs]))
+    jobs.reaches("cartpole", "Running", readyReplicas=5)
+    before = {pod["metadata"]["name"]: uid(pod) for pod in jobs.pods("cartpole")}
+    for name in ("collector-0", "evaluator-0", "replay-0", "learner-0"):
+        kill_container(node, f"cartpole-{name}")
+        wait_for(f"another {name}", lambda: any(
+            pod["metadata"]["name"] == f"cartpole-{name}" and uid(pod) != before[f"cartpole-{name}"]
+            for pod in jobs.pods("cartpole")))
+    shown = wait_for("progress in the wide table", lambda: progress(node, "cartpole"))
+    status = jobs.reaches("cartpole", "Succeeded")
+    assert status["restarts"] >= 1, status
+    assert float(status["progress"]["return"]) > 50 and shown, status["progress"]
+    jobs.delete("cartpole")
+
+
+def progress(node, name):
+    """What the wide table says about it: steps a second, return, time to go."""
+    header, line = node.kubectl("get", "dijob", name, "-o", "wide").splitlines()
+    assert header.split()[-3:] == ["STEPS/S", "RETURN", "ETA"]
+    return line[header.index("STEPS/S"):].split()
