@@ -38,7 +38,11 @@ class Api {
 
   void start() { source_.start(); }
   bool in_step() const { return source_.in_step(); }
+
+  // In this order, around the end of the connections: streams end, then what was reported is
+  // written.
   void end_streams() { streams_.end_all(); }
+  void drain(std::function<void()> done) { profilings_.drain(std::move(done)); }
 
   void handle(const std::shared_ptr<http::ServerCall>& call);
 

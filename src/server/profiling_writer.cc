@@ -65,8 +65,9 @@ void ProfilingWriter::write(Job& job) {
 void ProfilingWriter::wrote(const std::string& key, const std::string& uid, const Status& outcome) {
   Job& job = jobs_.at(key);
   json::Value report = std::exchange(job.writing, {});
-  const bool for_good =
-      outcome.code() == Code::kNotFound || outcome.code() == Code::kInvalid || job.uid != uid;
+  // A job that is gone, or has no room, will not take it later either.
+  const bool for_good = outcome.code() == Code::kNotFound || outcome.code() == Code::kInvalid ||
+                        job.uid != uid || drained_;
   if (!outcome.ok()) {
     log::warning("profilings of job {}{}: {}", key, for_good ? "" : " (will try again)",
                  outcome.message());
@@ -75,7 +76,14 @@ void ProfilingWriter::wrote(const std::string& key, const std::string& uid, cons
     add_report(report, job.waiting);
     job.waiting = std::move(report);
   }
-  job.timer = reactor_.after(every_, [this, key] { due(key); });
+  if (!drained_) {
+    job.timer = reactor_.after(every_, [this, key] { due(key); });
+  } else if (!job.waiting.is_null()) {
+    write(job);
+  } else {
+    jobs_.erase(key);
+    tell_if_drained();
+  }
 }
 
 void ProfilingWriter::due(const std::string& key) {
@@ -86,6 +94,27 @@ void ProfilingWriter::due(const std::string& key) {
   } else {
     write(found->second);
   }
+}
+
+void ProfilingWriter::drain(std::function<void()> done) {
+  drained_ = std::move(done);
+  for (auto entry = jobs_.begin(); entry != jobs_.end();) {
+    Job& job = entry->second;
+    job.timer.reset();
+    if (!job.writing.is_null()) {
+      ++entry;
+    } else if (job.waiting.is_null()) {
+      entry = jobs_.erase(entry);
+    } else {
+      write(job);
+      ++entry;
+    }
+  }
+  tell_if_drained();
+}
+
+void ProfilingWriter::tell_if_drained() {
+  if (jobs_.empty() && drained_) reactor_.post(std::exchange(drained_, nullptr));
 }
 
 }  // namespace divisi::server

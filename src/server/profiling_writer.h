@@ -8,6 +8,7 @@
 #include "server/job_writer.h"
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,9 +25,8 @@ class ProfilingWriter {
   // may have; otherwise the report is kept and will be written.
   Status report(const JobId& id, const json::Value& object, const json::Value& report);
 
-  std::size_t waiting() const noexcept {
-    return jobs_.size();
-  }  // jobs with a write behind or ahead
+  // Writes at once what still waits, each report once; `done` runs when that is over.
+  void drain(std::function<void()> done);
 
  private:
   struct Job {
@@ -40,11 +40,13 @@ class ProfilingWriter {
   void write(Job& job);
   void wrote(const std::string& key, const std::string& uid, const Status& outcome);
   void due(const std::string& key);
+  void tell_if_drained();
 
   io::Reactor& reactor_;
   JobWriter& writer_;
   const io::Duration every_;
   std::map<std::string, Job> jobs_;  // by key
+  std::function<void()> drained_;    // set: what comes in is written at once, and not again
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

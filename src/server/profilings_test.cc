@@ -87,6 +87,28 @@ TEST_F(ProfilingsTest, AreWrittenInSpiteOfFaultsOfTheCluster) {
   EXPECT_EQ(stored(), R"({"first":1,"last":2})");
 }
 
+TEST_F(ProfilingsTest, AServerThatStopsWritesWhatStillWaits) {
+  wait_in_step();
+  put_tasks_job("other");
+  report(R"({"first": 1})");
+  report(R"({"second": 2})");
+  ask("POST", "/v2alpha1/job/default.other/profilings", "{}");
+  bool drained = false;
+  server_->api.drain([&] { drained = true; });
+  ASSERT_TRUE(loop_.run_until([&] { return drained; }, 1s));
+  EXPECT_EQ(stored(), R"({"first":1,"second":2})");
+}
+
+TEST_F(ProfilingsTest, AServerThatStopsWaitsForNoClusterThatIsAway) {
+  wait_in_step();
+  report(R"({"first": 1})");
+  cluster_.faults.lose_request = 1;
+  report(R"({"second": 2})");
+  bool drained = false;
+  server_->api.drain([&] { drained = true; });
+  EXPECT_TRUE(loop_.run_until([&] { return drained; }, 2min));
+}
+
 TEST_F(ProfilingsTest, OfAJobThatWasMadeAnewAreNotThoseOfTheOneBefore) {
   wait_in_step();
   report(R"({"a": 1})");

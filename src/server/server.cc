@@ -30,8 +30,8 @@ class TwoPorts final : public Server {
   void stop(std::function<void()> done) override {
     api_.end_streams();
     const auto both = std::make_shared<int>(2);
-    const auto one = [both, done = std::move(done)] {
-      if (--*both == 0) done();
+    const auto one = [this, both, done = std::move(done)] {
+      if (--*both == 0) api_.drain(done);
     };
     port_->drain(one);
     probe_->drain(one);

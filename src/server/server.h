@@ -40,7 +40,8 @@ class Server {
   virtual io::Address api_address() const = 0;
   virtual io::Address probe_address() const = 0;
   virtual bool ready() const = 0;  // the caches are in step; requests are answered before, too
-  // Takes no more requests; `done` runs when the running ones are answered. Streams end.
+  // Takes no more requests; streams end. `done` runs when the running requests are answered and
+  // what engines reported is written.
   virtual void stop(std::function<void()> done) = 0;
 };
 
