@@ -1,6 +1,5 @@
 """ditask under a DIJob on a real Kubernetes: resized, killed, and learning through it."""
 
-import json
 import os
 import re
 import subprocess
@@ -82,28 +81,30 @@ def test_three_a_job_is_resized_and_its_collectors_killed_while_the_learner_goes
     jobs.delete("swarm")
 
 
-CARTPOLE = {"container": {"workingDir": "/runs", "volumeMounts": [{"name": "runs", "mountPath": "/runs"}]}}
+def cartpole(kind, replicas=1, name=None, cpu=None, **extra):
+    """One role of the example, with the checkpoints where the next one of it finds them."""
+    container = {"workingDir": "/runs", "volumeMounts": [{"name": "runs", "mountPath": "/runs"}]}
+    if cpu:
+        container["resources"] = {"requests": {"cpu": "10m"}, "limits": {"cpu": cpu}}
+    named = {"name": name} if name else {}
+    return worker(kind, "cartpole_dqn.main", replicas, name or kind, container=container, **named, **extra)
 
 
 def test_seven_cartpole_learns_and_survives_a_kill_of_each_role(node, jobs):
-    def role(kind, replicas=1, name=None, **extra):
-        named = {"name": name} if name else {}
-        return worker(kind, "cartpole_dqn.main", replicas, name or kind, **json.loads(json.dumps(CARTPOLE)), **named, **extra)
-
     runs = {"name": "runs", "hostPath": {"path": "/var/lib/cartpole", "type": "DirectoryOrCreate"}}
-    jobs.submit(job("cartpole", role("learner", completesJob=True), role("collector", 2), role("evaluator"),
-                    role("none", name="replay"), backoffLimit=None, volumes=[runs]))
-    jobs.reaches("cartpole", "Running", readyReplicas=5)
+    # Slow ones: on two whole cores it has learned before the last role is killed.
+    jobs.submit(job("cartpole", cartpole("learner", cpu="60m", completesJob=True), cartpole("collector", 2, cpu="60m"),
+                    cartpole("evaluator"), cartpole("none", name="replay"), backoffLimit=None, volumes=[runs]))
+    wait_for("all roles to run", lambda: jobs.status("cartpole").get("readyReplicas") == 5)
     before = {pod["metadata"]["name"]: uid(pod) for pod in jobs.pods("cartpole")}
-    for name in ("collector-0", "evaluator-0", "replay-0", "learner-0"):
-        kill_container(node, f"cartpole-{name}")
+    for name in ("cartpole-collector-0", "cartpole-evaluator-0", "cartpole-replay-0", "cartpole-learner-0"):
+        kill_container(node, name)
         wait_for(f"another {name}", lambda: any(
-            pod["metadata"]["name"] == f"cartpole-{name}" and uid(pod) != before[f"cartpole-{name}"]
-            for pod in jobs.pods("cartpole")))
-    shown = wait_for("progress in the wide table", lambda: progress(node, "cartpole"))
-    status = jobs.reaches("cartpole", "Succeeded")
-    assert status["restarts"] >= 1, status
-    assert float(status["progress"]["return"]) > 50 and shown, status["progress"]
+            pod["metadata"]["name"] == name and uid(pod) != before[name] for pod in jobs.pods("cartpole")), 60)
+    wait_for("progress in the wide table", lambda: len(progress(node, "cartpole")) == 3)
+    wait_for("it to have learned", lambda: jobs.status("cartpole")["phase"] == "Succeeded")
+    status = jobs.status("cartpole")
+    assert status["restarts"] >= 4 and float(status["progress"]["return"]) >= 195, status
     jobs.delete("cartpole")
 
 
