@@ -8,8 +8,8 @@
 
 namespace divisi::runtime {
 
-JobFollower::JobFollower(io::Reactor& reactor, mesh::Node& node, JobServer server, Options options,
-                         OnGone on_gone)
+JobFollower::JobFollower(io::Reactor& reactor, mesh::Node& node, JobServer server,
+                         const Options& options, OnGone on_gone)
     : reactor_(reactor),
       node_(node),
       absent_grace_(options.absent_grace),

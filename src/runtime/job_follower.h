@@ -25,7 +25,7 @@ class JobFollower {
   using OnGone = std::function<void(int node)>;
 
   // Both outlive it. `on_gone` runs for each node that is gone for good.
-  JobFollower(io::Reactor& reactor, mesh::Node& node, JobServer server, Options options,
+  JobFollower(io::Reactor& reactor, mesh::Node& node, JobServer server, const Options& options,
               OnGone on_gone);
 
  private:

@@ -58,8 +58,9 @@ Result<std::optional<JobServer>> job_server_of_environment() {
   server.job = fmt::format("/v2alpha1/job/{}/{}", http::encode_component(space),
                            http::encode_component(name));
   if (const std::string_view rank = variable("DI_RANK"); !rank.empty()) {
-    const char* const end = rank.data() + rank.size();
-    const auto read = std::from_chars(rank.data(), end, server.rank);
+    const char* const begin = rank.data();
+    const char* const end = begin + rank.size();
+    const auto read = std::from_chars(begin, end, server.rank);
     if (read.ec != std::errc() || read.ptr != end || server.rank < 0) {
       return failure(Code::kInvalid, "DI_RANK: '{}' is not a rank",
                      log::printable(std::string(rank.substr(0, 40))));
