@@ -1,5 +1,6 @@
 #include "flags.h"
 
+#include "dijob/replica_resources.h"
 #include "kube/kubeconfig.h"
 
 #include <CLI/CLI.hpp>
@@ -141,6 +142,9 @@ Result<CommonFlags> common_of(const Texts& texts, kube::ConfigOptions config,
 
 Result<CommandLine> operator_of(const Texts& texts, CommonFlags common) {
   OperatorFlags flags;
+  DIVISI_TRY(flags.default_resources,
+             dijob::read_default_resources(
+                 common.config.environment("DI_JOB_DEFAULT_RESOURCES").value_or("")));
   flags.common = std::move(common);
   DIVISI_TRY(flags.sync_period, parse_duration(texts.sync_period));
   if (flags.sync_period < std::chrono::seconds(1)) {

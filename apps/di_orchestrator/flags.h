@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "dijob/amounts.h"
 #include "dijob/pod.h"
 #include "io/address.h"
 #include "io/reactor.h"
@@ -38,6 +39,7 @@ struct OperatorFlags {
   bool leader_elect = false;
   std::string lease_space{};  // empty: our own
   bool strict_admission = false;
+  dijob::Amounts default_resources{};  // of a replica that asks for nothing: for the allocator
 };
 
 struct ServerFlags {

@@ -92,6 +92,16 @@ TEST(FlagsTest, TheEnvironmentHasTheServersUrlWhenTheCommandLineDoesNot) {
             "http://flag");
 }
 
+TEST(FlagsTest, TheEnvironmentHasWhatAReplicaNeedsThatDoesNotSay) {
+  const std::string variable = "DI_JOB_DEFAULT_RESOURCES";
+  const OperatorFlags flags =
+      operator_flags({}, {{variable, R"({"resources":{"requests":{"cpu":2,"memory":"3Gi"}}})"}});
+  EXPECT_EQ(dijob::text_of(flags.default_resources, flags.default_resources), "cpu 2, memory 3Gi");
+  const auto bad = parse("di-operator", {}, {{variable, "much"}});
+  ASSERT_FALSE(bad);
+  EXPECT_THAT(bad.error().message(), HasSubstr(variable));
+}
+
 TEST(FlagsTest, BadFlagsGetOneLineThatNamesThem) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
       {{"--bogus"}, "--bogus"},

@@ -3,6 +3,7 @@
 #include "dijob/operator.h"
 
 #include "base/log.h"
+#include "dijob/allocator_loop.h"
 #include "io/crypto.h"
 #include "kube/lease.h"
 #include "program.h"
@@ -67,6 +68,7 @@ class Process {
       log::info("strict admission: deploy/admission.yaml refuses with validationActions: [Deny]");
     }
     jobs_ = std::make_unique<dijob::Operator>(session.client(), job_options(flags));
+    allocator_ = std::make_unique<dijob::Allocator>(session.client(), allocator_options(flags));
     add_metrics(metrics_, *jobs_);
     DIVISI_TRY_STATUS(answer_probes(session, flags));
     if (flags.leader_elect) {
@@ -79,6 +81,7 @@ class Process {
 
   // No more writes, then the lease goes back.
   void stop(std::function<void()> done) {
+    allocator_->stop();
     jobs_->stop([this, done = std::move(done)]() mutable {
       if (election_ == nullptr) return done();
       election_->stop(std::move(done));
@@ -92,6 +95,14 @@ class Process {
     options.space = flags.common.space;
     options.resync_every = flags.sync_period;
     options.instance = host_name();
+    return options;
+  }
+
+  static dijob::AllocatorOptions allocator_options(const OperatorFlags& flags) {
+    dijob::AllocatorOptions options;
+    options.space = flags.common.space;
+    options.period = flags.sync_period;
+    options.defaults = flags.default_resources;
     return options;
   }
 
@@ -114,6 +125,7 @@ class Process {
   void work() {
     works_ = true;
     jobs_->start();
+    allocator_->start();
   }
 
   void elect(kube::Session& session, const OperatorFlags& flags) {
@@ -146,6 +158,7 @@ class Process {
 
   kube::Metrics metrics_;
   std::unique_ptr<dijob::Operator> jobs_;
+  std::unique_ptr<dijob::Allocator> allocator_;
   std::unique_ptr<kube::Client> lease_client_;
   std::unique_ptr<kube::LeaderElection> election_;
   std::vector<std::unique_ptr<http::Server>> probes_;
