@@ -71,7 +71,7 @@ void Planner::admit() {
   status_["selector"] = fmt::format("{}={},{}={}", labels::kJob, job_.name, labels::kOperator,
                                     labels::kOperatorValue);
   status_["secretName"] = secret_name(job_);
-  for (const char* const counter : {"restarts", "reschedules", "readyReplicas"}) {
+  for (const char* const counter : {"restarts", "reschedules", "spentRestarts", "readyReplicas"}) {
     if (status_.find(counter) == nullptr) status_.set_number(counter, 0);
   }
   if (!job_.restarted_at.empty()) status_["restartedAt"] = job_.restarted_at;

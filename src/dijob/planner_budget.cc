@@ -21,7 +21,10 @@ bool within(const Limit& limit, int spent) {
 Planner::Failed Planner::failed() const {
   Failed failed;
   for (const Seated& seat : seating_.seats) {
-    if (seat.seat == Seat::kFailed) failed.seats.push_back(&seat);
+    // What was written down before is paid for, though an old cache may show it again.
+    if (seat.seat == Seat::kFailed && !failures_.known(failure_key(seat), seat.pod->uid)) {
+      failed.seats.push_back(&seat);
+    }
   }
   for (const RefusedPod& pod : seen_.refused) failed.refused.push_back(&pod);
   return failed;

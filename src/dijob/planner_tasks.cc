@@ -59,6 +59,10 @@ void Planner::read_seats() {
     }
     seat->pod = &pod;
     seat->seat = seat_of(*seat->task, pod);
+    // A cache that shows it alive is older than what was written down.
+    if (seat->seat == Seat::kActive && failures_.known(seat->name, pod.uid)) {
+      seat->seat = Seat::kFailed;
+    }
   }
 }
 

@@ -71,13 +71,14 @@ void Planner::step_template() {
       std::ranges::all_of(seats, [](const Seated& seat) { return seat.taken(); }) && !mismatch;
 
   if (status_.phase() == kRestarting) {
-    if (live > 0) {
-      for (const Pod& pod : seen_.pods) {
-        if (pod.live()) remove(pod);
-      }
-    } else if (seating_.leaving.empty()) {
-      status_.enter(kPending, "job is pending since job restarted.");
+    bool left = false;
+    for (const Pod& pod : seen_.pods) {
+      // Of the new gang already: another operator has gone on, and this view of the job is old.
+      if (pod.generation == generation) continue;
+      left = true;
+      if (pod.live()) remove(pod);
     }
+    if (!left) status_.enter(kPending, "job is pending since job restarted.");
     return;
   }
   if (whole && want > 0 && std::ranges::all_of(seats, [](const Seated& seat) {
@@ -90,7 +91,9 @@ void Planner::step_template() {
     return restart_or_fail(bad);
   }
   if (status_.phase() == kPending) {
-    if (mismatch) return restart_gang("job is restarting since conditions changed.");
+    const bool refused =
+        std::ranges::any_of(seats, [](const Seated& seat) { return seat.seat == Seat::kReplace; });
+    if (mismatch || refused) return restart_gang("job is restarting since conditions changed.");
     if (want > 0 && whole) {
       status_.enter(kStarting, "job is starting since all pods are created.");
       tell("Normal", "JobStarting", "job is starting since all replicas are created.");
@@ -132,6 +135,10 @@ void Planner::restart_gang(std::string message) {
   const int generation = status_.number("generation") + 1;
   status_.set_number("generation", generation);
   status_.set_number("restarts", generation);
+  for (const Seated& seat : seating_.seats) {
+    if (seat.seat != Seat::kReplace) continue;
+    failures_.enter(failure_key(seat), seat.pod->uid, seat.pod, seen_.now);
+  }
   tell("Warning", "JobRestarting", "job is restarting since conditions changed.");
   status_.enter(kRestarting, std::move(message));
 }
