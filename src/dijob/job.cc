@@ -157,7 +157,7 @@ int Job::want() const noexcept {
 Result<Job> read_job(const json::Value& object) {
   Job job;
   Status bad;
-  Fields top(object, "the object", bad);
+  const Fields top(object, "the object", bad);
   if (bad.ok() && top.find("spec") == nullptr) return unreadable("the object has no spec");
   if (!bad.ok()) return unreadable(bad.message());
   Fields spec(*top.find("spec"), "spec", bad);
