@@ -136,7 +136,7 @@ void Api::resize_job(const About& about, Direction direction) {
   const auto change = [id = about.asked.route.id, request = *std::move(request)](
                           const json::Value& object) -> Result<std::optional<Patch>> {
     DIVISI_TRY(const dijob::Job job, dijob::read_job(object));
-    if (Status same = check_generation(id, job, object); !same.ok()) return failure(same);
+    if (const Status same = check_generation(id, job, object); !same.ok()) return failure(same);
     DIVISI_TRY(Patch patch, resize(object, job, request));
     return patch;
   };
