@@ -2,7 +2,7 @@
 // the exit code of the program in `code`.
 #pragma once
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's
 class App;
 }
 

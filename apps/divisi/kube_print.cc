@@ -41,8 +41,8 @@ std::string aligned(const std::vector<Row>& rows) {
 
 std::string name_of(const json::Value& object) {
   std::string kind(object.string_at({"kind"}));
-  std::transform(kind.begin(), kind.end(), kind.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(kind, kind.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const std::string_view name = object.string_at({"metadata", "name"});
   return kind.empty() ? std::string(name) : kind + "/" + std::string(name);
 }

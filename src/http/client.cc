@@ -199,6 +199,7 @@ std::unique_ptr<Client> Client::make(io::Reactor& reactor, ClientOptions options
   return std::make_unique<PooledClient>(reactor, std::move(options));
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): those who override it keep both
 void ResponseHandler::on_upgrade(std::shared_ptr<io::Stream> stream, std::string /*rest*/) {
   stream->close();  // asked for, and then nobody to take it
 }

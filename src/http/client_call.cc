@@ -105,7 +105,7 @@ void ClientCall::on_end(Exchange::Ending ending) {
     silence_.reset();
     return connect();
   }
-  finish(std::move(ending.status), ending.reusable && !spoiled_ ? exchange_->wire() : nullptr);
+  finish(ending.status, ending.reusable && !spoiled_ ? exchange_->wire() : nullptr);
 }
 
 // One timer that looks when the silence could have been long enough, not one restarted by each
@@ -144,12 +144,12 @@ std::size_t ClientCall::unsent() const {
   return bytes;
 }
 
-void ClientCall::fail(Status status) {
+void ClientCall::fail(const Status& status) {
   if (exchange_) exchange_->abandon();
-  finish(std::move(status), nullptr);
+  finish(status, nullptr);
 }
 
-void ClientCall::finish(Status status, std::shared_ptr<Wire> reusable) {
+void ClientCall::finish(const Status& status, std::shared_ptr<Wire> reusable) {
   const auto keep = shared_from_this();
   const auto handler = std::exchange(handler_, nullptr);
   if (!handler) return;

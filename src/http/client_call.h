@@ -49,8 +49,8 @@ class ClientCall final : public std::enable_shared_from_this<ClientCall> {
   Exchange::Events events();
   void on_end(Exchange::Ending ending);
   void watch_silence(io::Duration wait);
-  void fail(Status status);
-  void finish(Status status, std::shared_ptr<Wire> reusable);
+  void fail(const Status& status);
+  void finish(const Status& status, std::shared_ptr<Wire> reusable);
   std::string name() const;
 
   io::Reactor& reactor_;

@@ -18,7 +18,10 @@ class Connecting final : public std::enable_shared_from_this<Connecting> {
   using OnDone = std::function<void(Result<std::shared_ptr<io::Stream>>)>;
 
   Connecting(io::Reactor& reactor, ClientOptions options, OnDone on_done)
-      : reactor_(reactor), options_(std::move(options)), on_done_(std::move(on_done)) {}
+      : reactor_(reactor),
+        options_(std::move(options)),
+        proxy_name_(options_.proxy ? "the proxy " + options_.proxy->origin() : std::string()),
+        on_done_(std::move(on_done)) {}
 
   void start() {
     until_ = reactor_.now() + options_.connect_timeout;
@@ -40,23 +43,21 @@ class Connecting final : public std::enable_shared_from_this<Connecting> {
  private:
   io::Duration left() const { return std::max(io::Duration::zero(), until_ - reactor_.now()); }
 
-  std::string proxy_name() const { return fmt::format("the proxy {}", options_.proxy->origin()); }
-
   void on_dialled(Result<std::shared_ptr<io::Stream>> stream) {
     if (!stream) {
       const auto& problem = stream.error();
-      return finish(failure(options_.proxy ? problem.with_context(proxy_name()) : problem));
+      return finish(failure(options_.proxy ? problem.with_context(proxy_name_) : problem));
     }
     (*stream)->set_dead_after(options_.dead_after);
     if (!options_.server.tls) return finish(std::move(stream));
-    if (options_.proxy) return ask_proxy(*std::move(stream));
+    if (options_.proxy) return ask_proxy(*options_.proxy, *std::move(stream));
     secure(*std::move(stream));
   }
 
-  void ask_proxy(std::shared_ptr<io::Stream> stream) {
+  void ask_proxy(const Url& proxy, std::shared_ptr<io::Stream> stream) {
     const std::string where = options_.server.authority();
     std::string text = fmt::format("CONNECT {} HTTP/1.1\r\nHost: {}\r\n", where, where);
-    if (const auto credentials = proxy_credentials(*options_.proxy); !credentials.empty()) {
+    if (const auto credentials = proxy_credentials(proxy); !credentials.empty()) {
       text += fmt::format("Proxy-Authorization: {}\r\n", credentials);
     }
     text += "\r\n";
@@ -66,23 +67,23 @@ class Connecting final : public std::enable_shared_from_this<Connecting> {
     wire_->set_user(while_alive(weak_from_this(), &Connecting::on_proxy_answer), nullptr);
     wire_->write(std::move(text));
     step_ = reactor_.after(
-        left(), [this] { finish(failure(Code::kTimeout, "no answer from {}", proxy_name())); });
+        left(), [this] { finish(failure(Code::kTimeout, "no answer from {}", proxy_name_)); });
   }
 
   void on_proxy_answer() {
     const auto used = answer_->feed_head(wire_->input());
     if (!used) {
-      return finish(failure(Code::kUnavailable, "{}: {}", proxy_name(), used.error().text));
+      return finish(failure(Code::kUnavailable, "{}: {}", proxy_name_, used.error().text));
     }
     wire_->consume(*used);
     if (!answer_->has_head()) {
       if (!wire_->ended()) return;
-      return finish(failure(Code::kUnavailable, "{} closed the connection", proxy_name()));
+      return finish(failure(Code::kUnavailable, "{} closed the connection", proxy_name_));
     }
     const auto& head = answer_->response();
     if (head.status / 100 != 2) {
       return finish(failure(head.status == 407 ? Code::kUnauthorized : Code::kUnavailable,
-                            "{} answered {} {} to CONNECT {}", proxy_name(), head.status,
+                            "{} answered {} {} to CONNECT {}", proxy_name_, head.status,
                             log::printable(head.reason), options_.server.authority()));
     }
     // In a turn of its own: the wire's callback that we are in has to return first.
@@ -95,7 +96,7 @@ class Connecting final : public std::enable_shared_from_this<Connecting> {
       auto stream = std::exchange(self->wire_, nullptr)->release(rest);
       if (rest.empty()) return self->secure(std::move(stream));
       stream->close();  // in TLS the server speaks second
-      self->finish(failure(Code::kUnavailable, "{} sent more than its answer", self->proxy_name()));
+      self->finish(failure(Code::kUnavailable, "{} sent more than its answer", self->proxy_name_));
     });
   }
 
@@ -121,6 +122,7 @@ class Connecting final : public std::enable_shared_from_this<Connecting> {
 
   io::Reactor& reactor_;
   const ClientOptions options_;
+  const std::string proxy_name_;  // for messages; empty without one
   OnDone on_done_;
   io::TimePoint until_{};
   std::unique_ptr<io::Timer> step_;  // what is under way

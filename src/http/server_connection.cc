@@ -19,7 +19,8 @@ constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;
 }  // namespace
 
 ServerConnection::ServerConnection(io::Reactor& reactor, std::weak_ptr<Owner> owner,
-                                   const ServerOptions& options, std::shared_ptr<io::Stream> stream)
+                                   const ServerOptions& options,
+                                   const std::shared_ptr<io::Stream>& stream)
     : reactor_(reactor),
       owner_(std::move(owner)),
       options_(options),

@@ -26,7 +26,7 @@ class ServerConnection final : public std::enable_shared_from_this<ServerConnect
   };
 
   ServerConnection(io::Reactor& reactor, std::weak_ptr<Owner> owner, const ServerOptions& options,
-                   std::shared_ptr<io::Stream> stream);
+                   const std::shared_ptr<io::Stream>& stream);
 
   void start();
   void drain();  // closes now, or behind the answer that is being given

@@ -90,7 +90,7 @@ class WireSocket final : public WebSocket, public std::enable_shared_from_this<W
     }
     if (over_) return;
     input_.erase(0, input_.size() - left.size());
-    if (reader_.failed()) return on_failure();
+    if (const auto& failed = reader_.failed()) return on_failure(*failed);
     if (!wire_->ended()) return;
     if (wire_->error() != 0) {
       return end(make_status(Code::kUnavailable, "WebSocket: the connection broke: {}",
@@ -127,8 +127,7 @@ class WireSocket final : public WebSocket, public std::enable_shared_from_this<W
   }
 
   // Says what is wrong, and ends.
-  void on_failure() {
-    const auto& failed = *reader_.failed();
+  void on_failure(const FrameReader::Failure& failed) {
     goodbye_ = make_status(Code::kUnavailable, "WebSocket: the other side sent {}", failed.text);
     input_.clear();
     wire_->set_reading(false);

@@ -161,7 +161,7 @@ bool FrameReader::check(const Head& head) {
 }
 
 std::optional<FrameReader::Message> FrameReader::finish(const Head& head, std::string payload) {
-  if (head.opcode == Opcode::kClose) return finish_close(std::move(payload));
+  if (head.opcode == Opcode::kClose) return finish_close(payload);
   if (is_control(head.opcode)) return Message{.opcode = head.opcode, .payload = std::move(payload)};
   if (partial_) {
     partial_->payload += payload;
@@ -176,10 +176,10 @@ std::optional<FrameReader::Message> FrameReader::finish(const Head& head, std::s
   return message;
 }
 
-std::optional<FrameReader::Message> FrameReader::finish_close(std::string payload) {
+std::optional<FrameReader::Message> FrameReader::finish_close(std::string_view payload) {
   Message message{.opcode = Opcode::kClose};
   if (payload.empty()) return message;
-  const auto code = read_number(std::string_view(payload).substr(0, 2));
+  const auto code = read_number(payload.substr(0, 2));
   if (payload.size() < 2 || !may_be_sent(code)) {
     return fail(CloseCode::kProtocolError, "a close frame with a code that does not exist");
   }

@@ -79,7 +79,7 @@ class FrameReader {
   std::optional<Head> read_head(std::string_view bytes);
   bool check(const Head& head);
   std::optional<Message> finish(const Head& head, std::string payload);
-  std::optional<Message> finish_close(std::string payload);
+  std::optional<Message> finish_close(std::string_view payload);
   std::nullopt_t fail(CloseCode code, const char* text);
 
   const bool expect_masked_;

@@ -166,7 +166,7 @@ Status order_elements(Array& merged, const Array& order, const Array& before,
   auto next = ordered.begin();
   for (Placed& other : others) {
     // What is new goes in front of what the patch does not speak of, as in Kubernetes.
-    while (next != ordered.end() && (!next->before || *next->before < other.before)) {
+    while (next != ordered.end() && (!next->before || next->before < other.before)) {
       merged.push_back(std::move((next++)->value));
     }
     merged.push_back(std::move(other.value));

@@ -42,8 +42,8 @@ void Controller::start() {
 }
 
 bool Controller::ready() const {
-  return std::all_of(informers_.begin(), informers_.end(),
-                     [](const Informer* informer) { return informer->synced(); });
+  return std::ranges::all_of(informers_,
+                             [](const Informer* informer) { return informer->synced(); });
 }
 
 void Controller::stop(std::function<void()> drained) {

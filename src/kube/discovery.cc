@@ -15,8 +15,7 @@ std::string lower(std::string_view text) {
 
 bool is_called(const Resource& resource, const std::string& name) {
   return resource.plural == name || lower(resource.kind) == name ||
-         std::find(resource.short_names.begin(), resource.short_names.end(), name) !=
-             resource.short_names.end();
+         std::ranges::find(resource.short_names, name) != resource.short_names.end();
 }
 
 std::string path_of(std::string_view api_version) {

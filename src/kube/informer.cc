@@ -140,7 +140,7 @@ void Informer::index(Entry& entry, const json::Value& value) {
     entry.indexed_count.push_back(static_cast<std::uint32_t>(values.size()));
     for (std::string& one : values) {
       std::vector<std::string>& keys = named.keys[one];
-      const auto place = std::lower_bound(keys.begin(), keys.end(), key);
+      const auto place = std::ranges::lower_bound(keys, key);
       if (place == keys.end() || *place != key) keys.insert(place, key);
       entry.indexed.push_back(std::move(one));
     }

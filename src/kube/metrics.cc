@@ -27,7 +27,7 @@ std::string escaped(std::string_view text, bool quote) {
 
 // `a="b",c="d"`, sorted, without braces.
 std::string label_text(Metrics::Labels labels) {
-  std::sort(labels.begin(), labels.end());
+  std::ranges::sort(labels);
   std::string text;
   for (const auto& [name, value] : labels) {
     if (!text.empty()) text += ',';
@@ -43,7 +43,7 @@ std::string braced(const std::string& labels) {
 }  // namespace
 
 void Histogram::observe(double seconds) noexcept {
-  const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), seconds);
+  const auto bound = std::ranges::lower_bound(kBounds, seconds);
   ++counts_[static_cast<std::size_t>(bound - kBounds.begin())];
   double sum = sum_;
   while (!sum_.compare_exchange_weak(sum, sum + seconds)) {

@@ -49,7 +49,9 @@ std::optional<unsigned> number(std::string_view text) {
 bool is_this_machine(const std::string& host, const std::optional<Ip>& ip) {
   if (!ip) return host == "localhost";
   if (ip->bits == 32) return ip->bytes[0] == 127;
-  return *ip == *ip_of("::1");
+  Ip loopback{.bits = 128};
+  loopback.bytes.back() = 1;
+  return *ip == loopback;
 }
 
 std::string lower(std::string_view text) {

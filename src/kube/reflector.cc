@@ -160,7 +160,7 @@ void Reflector::open(std::string target) {
 
 void Reflector::on_piece(std::string_view piece) {
   if (list_next_) return;  // what still comes of a stream that is given up
-  Status status =
+  const Status status =
       decoder_.feed(piece, [this](WatchEvent event) { return on_event(std::move(event)); });
   if (status.ok() && !list_next_) return;
   list_next_ = true;
@@ -244,16 +244,16 @@ void Reflector::on_stream_end(Status status) {
       if (stream_list_) log::debug("{}; listing by pages instead", status.message());
       stream_list_ = false;
     }
-    return list_again(std::move(status));
+    return list_again(status);
   }
   if (status.code() == Code::kExpired) {
     // No trouble: it was away for too long, or the server has compacted.
-    return list_again(std::move(status));
+    return list_again(status);
   }
-  if (list_next_) return list_again(std::move(status));
+  if (list_next_) return list_again(status);
   if (!status.ok() && status.code() != Code::kUnavailable && status.code() != Code::kClosed &&
       status.code() != Code::kTimeout && status.code() != Code::kTooManyRequests) {
-    return list_again(std::move(status));
+    return list_again(status);
   }
   const bool lived = client_.reactor().now() - opened_ >= kShortWatch || events_of_stream_ > 0;
   if (lived) {
@@ -267,7 +267,7 @@ void Reflector::on_stream_end(Status status) {
   retry([this] { watch(); });
 }
 
-void Reflector::list_again(Status why) {
+void Reflector::list_again(const Status& why) {
   if (!why.ok()) {
     ++counters_.errors;
     last_error_ = why;

@@ -84,7 +84,7 @@ class Reflector {
   bool on_initial_event(WatchEvent event);
   void on_stream_end(Status status);
   bool advance(const json::Value& object);
-  void list_again(Status why);
+  void list_again(const Status& why);
   void retry(std::function<void()> what);
   void healthy();
   std::string what() const;

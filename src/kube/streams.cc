@@ -138,7 +138,7 @@ class WebSocketExec final : public Exec, public std::enable_shared_from_this<Web
 
   void upgraded(const http::ResponseHead& head, std::shared_ptr<io::Stream> stream,
                 std::string rest) {
-    if (Status status = http::WebSocket::check_answer(head, key_); !status.ok()) {
+    if (const Status status = http::WebSocket::check_answer(head, key_); !status.ok()) {
       return finish(failure(status.with_context(what_)));
     }
     protocol_ = head.headers.get("Sec-WebSocket-Protocol");

@@ -11,8 +11,10 @@ namespace {
 // Reads exactly `digits` digits from the front; false when they are not there.
 bool take_number(std::string_view& text, std::size_t digits, int& value) {
   if (text.size() < digits) return false;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + digits, value);
-  if (error != std::errc() || end != text.data() + digits || text.front() == '-') return false;
+  const std::string_view number = text.substr(0, digits);
+  const char* const last = number.data() + number.size();
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (error != std::errc() || end != last || text.front() == '-') return false;
   text.remove_prefix(digits);
   return true;
 }

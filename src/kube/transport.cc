@@ -79,7 +79,11 @@ class AuthorizedCall final : public http::ResponseHandler,
   void authorized(Result<RequestAuth> auth) {
     if (handler_ == nullptr) return;
     if (!auth) return fail_later(auth.error());
-    if (refusal_ && auth->version == version_) return deliver_refusal();
+    if (refusal_ && auth->version == version_) {
+      http::ResponseHead head = std::move(*refusal_);
+      refusal_.reset();
+      return deliver_refusal(std::move(head));
+    }
     refusal_.reset();
     refusal_text_.clear();
     version_ = auth->version;
@@ -89,9 +93,9 @@ class AuthorizedCall final : public http::ResponseHandler,
   }
 
   // There are no newer credentials: the refusal stands.
-  void deliver_refusal() {
+  void deliver_refusal(http::ResponseHead head) {
     const auto self = shared_from_this();
-    handler_->on_head(*std::exchange(refusal_, std::nullopt));
+    handler_->on_head(std::move(head));
     if (handler_ != nullptr) handler_->on_body(refusal_text_);
     if (handler_ != nullptr) finish({});
   }

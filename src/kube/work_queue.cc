@@ -24,7 +24,7 @@ void WorkQueue::add(std::string key, Priority priority) {
   if (state.queued) {
     if (priority >= state.priority) return;
     auto& lane = lanes_[static_cast<int>(state.priority)];
-    lane.erase(std::find(lane.begin(), lane.end(), key));
+    lane.erase(std::ranges::find(lane, key));
   }
   const bool was_empty = size() == 0;
   state.queued = true;

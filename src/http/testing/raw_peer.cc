@@ -31,6 +31,7 @@ RawPeer::RawPeer(int fd) : fd_(fd) {
 RawPeer RawPeer::connect(std::uint16_t port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_in address = loopback(port);
+  if (fd < 0) throw std::runtime_error("cannot make a socket");
   if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     ::close(fd);
     throw std::runtime_error("cannot connect");
@@ -94,7 +95,7 @@ ScriptedServer::ScriptedServer(std::function<void(RawPeer&, int)> script)
     : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address = loopback(0);
   socklen_t size = sizeof address;
-  if (::bind(listener_, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+  if (listener_ < 0 || ::bind(listener_, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       ::listen(listener_, 16) != 0) {
     throw std::runtime_error("cannot listen");
   }
