@@ -54,6 +54,7 @@ class SimKubelet {
   // some more the node is back, empty.
   void kill_node(const std::string& node);
   const std::vector<std::string>& nodes() const noexcept { return nodes_; }
+  bool is_dead(const std::string& node) const { return dead_.contains(node); }
 
   // How many pods ended with a failure that the job has to answer for, by owner uid.
   int failures(const std::string& owner) const;
