@@ -1,7 +1,7 @@
 #include "runtime/member_stream.h"
 
 #include "base/log.h"
-#include "io/crypto.h"
+#include "io/jitter.h"
 #include "runtime/event_stream.h"
 
 #include <algorithm>
@@ -18,9 +18,8 @@ constexpr auto kLongestPause = std::chrono::milliseconds(15'000);
 constexpr auto kSilence = std::chrono::seconds(50);
 
 // Half of the pause up to all of it, so that the workers of a large job do not come at once.
-std::chrono::milliseconds spread(std::chrono::milliseconds pause) {
-  const auto half = static_cast<std::uint64_t>(pause.count() / 2);
-  return std::chrono::milliseconds(half + io::random_u64() % (half + 1));
+io::Duration spread(std::chrono::milliseconds pause) {
+  return std::chrono::duration_cast<io::Duration>(pause * (0.5 + io::jitter() / 2));
 }
 
 }  // namespace
