@@ -220,7 +220,8 @@ void Api::follow_jobs() {
                    [this, weak, phase] {
                      if (weak.expired()) return 0.0;
                      const auto found = jobs_by_phase_.find(phase);
-                     return found == jobs_by_phase_.end() ? 0.0 : double(found->second);
+                     return found == jobs_by_phase_.end() ? 0.0
+                                                          : static_cast<double>(found->second);
                    },
                    {{"phase", phase}});
   }

@@ -99,7 +99,7 @@ void Authenticator::read_secret(const json::Value& object,
                         object.string_at({"metadata", "name"})));
   }
   client_.get(kube::resources::secrets(), space, name, {},
-              [done = std::move(done)](Result<json::Value> secret) {
+              [done = std::move(done)](const Result<json::Value>& secret) {
                 if (!secret && secret.error().code() != Code::kNotFound) {
                   return done(failure(Code::kInternal, "{}", secret.error().message()));
                 }

@@ -106,15 +106,15 @@ void JobSource::find_pods(const JobView& view, const dijob::Job& job,
   if (!view.live && pods_.synced()) return done(cached_pods(job));
   kube::ListOptions options;
   options.label_selector = fmt::format("{}={},{}", dijob::labels::kJob, job.name, operator_label());
-  client_.list(
-      kube::resources::pods(), job.space, options,
-      [job, done = std::move(done), alive = std::weak_ptr(alive_)](Result<json::Value> list) {
-        if (alive.expired()) return;
-        if (!list) return done(failure(of_cluster(list.error())));
-        const json::Value* items = list->find("items");
-        const json::Array* objects = items == nullptr ? nullptr : items->as_array();
-        done(objects == nullptr ? std::vector<dijob::Pod>() : pods_of(*objects, job));
-      });
+  client_.list(kube::resources::pods(), job.space, options,
+               [job, done = std::move(done),
+                alive = std::weak_ptr(alive_)](const Result<json::Value>& list) {
+                 if (alive.expired()) return;
+                 if (!list) return done(failure(of_cluster(list.error())));
+                 const json::Value* items = list->find("items");
+                 const json::Array* objects = items == nullptr ? nullptr : items->as_array();
+                 done(objects == nullptr ? std::vector<dijob::Pod>() : pods_of(*objects, job));
+               });
 }
 
 std::optional<json::Value> JobSource::cached_job(const std::string& key) const {

@@ -36,7 +36,7 @@ void JobWriter::later(Queue& queue) {
 void JobWriter::run(Queue& queue) {
   queue.pause.reset();
   if (queue.newest) return apply(queue, *std::exchange(queue.newest, std::nullopt));
-  const auto read = [this, &queue, alive = std::weak_ptr(alive_)](Result<JobView> job) {
+  const auto read = [this, &queue, alive = std::weak_ptr(alive_)](const Result<JobView>& job) {
     if (alive.expired()) return;
     if (!job) return finish(queue, job.error());
     apply(queue, job->object);

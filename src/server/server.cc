@@ -12,13 +12,14 @@ namespace {
 class TwoPorts final : public Server {
  public:
   TwoPorts(kube::Client& client, std::unique_ptr<Authenticator> authenticator,
-           const ServerOptions& options)
-      : api_(client, options.metrics == nullptr ? own_metrics_ : *options.metrics,
-             std::move(authenticator), {options.space, options.service_domain}) {}
+           ServerOptions options)
+      : options_(std::move(options)),
+        api_(client, options_.metrics == nullptr ? own_metrics_ : *options_.metrics,
+             std::move(authenticator), {options_.space, options_.service_domain}) {}
 
-  Status listen(io::Reactor& reactor, const ServerOptions& options) {
-    DIVISI_TRY_STATUS(open(reactor, options, options.api, port_));
-    DIVISI_TRY_STATUS(open(reactor, options, options.probe, probe_));
+  Status listen(io::Reactor& reactor) {
+    DIVISI_TRY_STATUS(open(reactor, options_.api, port_));
+    DIVISI_TRY_STATUS(open(reactor, options_.probe, probe_));
     api_.start();
     return {};
   }
@@ -38,12 +39,12 @@ class TwoPorts final : public Server {
   }
 
  private:
-  Status open(io::Reactor& reactor, const ServerOptions& options, const io::Address& where,
+  Status open(io::Reactor& reactor, const io::Address& where,
               std::unique_ptr<http::Server>& opened) {
     http::ServerOptions server;
     server.address = where;
     server.limits.max_body_bytes = kMaxBodyBytes;
-    server.max_connections = options.max_connections;
+    server.max_connections = options_.max_connections;
     auto listening = http::Server::listen(
         reactor, std::move(server),
         [this](const std::shared_ptr<http::ServerCall>& call) { api_.handle(call); });
@@ -52,6 +53,7 @@ class TwoPorts final : public Server {
     return {};
   }
 
+  const ServerOptions options_;
   kube::Metrics own_metrics_;
   Api api_;
   std::unique_ptr<http::Server> port_;
@@ -63,8 +65,8 @@ class TwoPorts final : public Server {
 Result<std::unique_ptr<Server>> Server::start(io::Reactor& reactor, kube::Client& client,
                                               ServerOptions options) {
   DIVISI_TRY(auto authenticator, Authenticator::make(client, options.auth));
-  auto server = std::make_unique<TwoPorts>(client, std::move(authenticator), options);
-  if (Status status = server->listen(reactor, options); !status.ok()) {
+  auto server = std::make_unique<TwoPorts>(client, std::move(authenticator), std::move(options));
+  if (Status status = server->listen(reactor); !status.ok()) {
     return failure(std::move(status));
   }
   return server;
