@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <vector>
 
 namespace divisi::apps {
@@ -48,6 +49,11 @@ std::string name_of(const json::Value& object) {
 }
 
 }  // namespace
+
+void print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
 
 std::string print_table(const json::Value& table, bool wide, bool with_space) {
   const json::Value* columns = table.find("columnDefinitions");

@@ -13,6 +13,9 @@ namespace divisi::apps {
 inline constexpr std::string_view kTableType =
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
+// To standard output, at once.
+void print(std::string_view text);
+
 // A Table of the API in columns; with `wide` those of lower priority, too. What is no Table is
 // shown by its name.
 std::string print_table(const json::Value& table, bool wide, bool with_space);
