@@ -35,7 +35,7 @@ void JobWriter::later(Queue& queue) {
 
 void JobWriter::run(Queue& queue) {
   queue.pause.reset();
-  if (queue.newest) return apply(queue, *std::exchange(queue.newest, std::nullopt));
+  if (const auto newest = std::exchange(queue.newest, std::nullopt)) return apply(queue, *newest);
   const auto read = [this, &queue, alive = std::weak_ptr(alive_)](const Result<JobView>& job) {
     if (alive.expired()) return;
     if (!job) return finish(queue, job.error());
@@ -48,13 +48,13 @@ void JobWriter::run(Queue& queue) {
 void JobWriter::apply(Queue& queue, const json::Value& object) {
   auto change = queue.operations.front().change(object);
   if (!change) return finish(queue, std::move(change).error());
-  if (!*change) return finish(queue, {});
-  Patch patch = **std::move(change);
-  patch.body["metadata"]["resourceVersion"] = object.string_at({"metadata", "resourceVersion"});
+  std::optional<Patch> patch = *std::move(change);
+  if (!patch) return finish(queue, {});
+  patch->body["metadata"]["resourceVersion"] = object.string_at({"metadata", "resourceVersion"});
   kube::WriteOptions options;
-  options.subresource = patch.subresource;
-  client_.patch(dijob::dijobs(), queue.id.space, queue.id.name, kube::PatchType::kMerge, patch.body,
-                options, guarded(queue, &JobWriter::wrote));
+  options.subresource = patch->subresource;
+  client_.patch(dijob::dijobs(), queue.id.space, queue.id.name, kube::PatchType::kMerge,
+                patch->body, options, guarded(queue, &JobWriter::wrote));
 }
 
 void JobWriter::wrote(Queue& queue, Result<json::Value> answer) {
