@@ -15,7 +15,8 @@ PACKAGES = [BUILD / "tests" / "packages" / "meeting.so", BUILD / "tests" / "pack
 
 def load_images(instance):
     succeed("image", "--name", instance.name, BUSYBOX, "--busybox")
-    succeed("image", "--name", instance.name, ORCHESTRATOR, f"{BUILD}/bin/di-orchestrator=/di-orchestrator", "--libraries")
+    succeed("image", "--name", instance.name, ORCHESTRATOR, f"{BUILD}/bin/di-orchestrator=/di-orchestrator",
+            "--libraries")
     succeed("image", "--name", instance.name, DITASK, f"{BUILD}/bin/ditask=/usr/bin/ditask",
             *(f"{package}=/packages/{package.name}" for package in PACKAGES), "--busybox", "--libraries")
 

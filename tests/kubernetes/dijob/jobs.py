@@ -73,7 +73,7 @@ class Jobs:
         try:
             return wait_for(f"{name} {phase} {status}", there, 60)
         except AssertionError as error:
-            raise AssertionError(f"{error}: {self.status(name)}, pods {[p['metadata']['name'] for p in self.pods(name)]}")
+            raise AssertionError(f"{error}: {self.status(name)}, pods {self.names(name)}") from None
 
     def pods(self, name, live=True):
         """Those of a job, by rank."""
@@ -91,7 +91,8 @@ class Jobs:
 
     def message(self, name, kind):
         """Of the condition of that type."""
-        return next(c["message"] for c in self.status(name)["conditions"] if c["type"] == kind and c["status"] == "True")
+        conditions = self.status(name)["conditions"]
+        return next(c["message"] for c in conditions if c["type"] == kind and c["status"] == "True")
 
 
 def rank(pod):

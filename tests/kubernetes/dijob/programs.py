@@ -17,11 +17,13 @@ class Program:
 
     def __init__(self, name, instance, *arguments):
         self.command = [BUILD / "bin" / name, "--metric-addr=0", *arguments]
-        self.environment = {"KUBECONFIG": str(instance.kubeconfig), "HOME": str(instance.folder), "PATH": os.environ["PATH"]}
+        self.environment = {"KUBECONFIG": str(instance.kubeconfig), "HOME": str(instance.folder),
+                            "PATH": os.environ["PATH"]}
         self.process = None
 
     def start(self):
-        self.process = subprocess.Popen(self.command, env=self.environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(self.command, env=self.environment, stdin=subprocess.DEVNULL,
+                                        stderr=subprocess.PIPE)
         self.output = Output(self.process.stderr)
         return self
 

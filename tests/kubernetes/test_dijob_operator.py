@@ -211,6 +211,36 @@ def test_O076_the_clean_policy_holds_for_gangs(jobs, kubelet, policy, phases, le
     wait_for("the cleaning", lambda: len(jobs.pods(name)) == left and not services(jobs, name))
 
 
+def test_a_bad_job_is_warned_of_when_it_is_submitted_and_refused_when_that_is_wanted(jobs, cluster):
+    text = (DEPLOY / "admission.yaml").read_text()
+    cluster.kubectl("apply", "-f", "-", stdin=text)
+
+    def submit(name, *tasks):
+        return cluster.run_kubectl("create", "-f", "-", stdin=json.dumps(job(name, *tasks)))
+
+    try:
+        twice = [task("collector", name="a"), task("collector", name="b")]
+        warned = wait_for("the policy to be followed", lambda: "Warning" in (
+            said := submit(f"warned-{time.monotonic_ns()}", *twice)).stderr and said)
+        assert warned.returncode == 0 and "the number of collector task is more than one" in warned.stderr
+        assert submit("fine", *FOUR).stderr == ""
+        cluster.kubectl("apply", "-f", "-", stdin=text.replace("[Warn]", "[Deny]"))
+        refused = wait_for("the strict policy", lambda: (
+            said := submit(f"refused-{time.monotonic_ns()}", task("none"))).returncode != 0 and said)
+        assert "none type task has no name" in refused.stderr
+    finally:
+        cluster.kubectl("delete", "-f", "-", stdin=text)
+
+
+def test_a_size_of_zero_is_refused_and_kubectl_scale_sets_the_collectors(jobs, kubelet, cluster):
+    start(jobs, kubelet, "scaled", *FOUR)
+    assert "greater than or equal to 1" in cluster.run_kubectl("scale", "dijob", "scaled", "--replicas=0").stderr
+    cluster.kubectl("scale", "dijob", "scaled", "--replicas=3")
+    wait_for("a third collector", lambda: "scaled-collector-2" in jobs.names("scaled"))
+    tasks = {each["name"]: each["replicas"] for each in jobs.get("scaled")["spec"]["tasks"]}
+    assert tasks == {"learner": 1, "evaluator": 1, "collector": 3}
+
+
 def test_five_twenty_jobs_end_right_while_the_operator_is_killed_every_second(cluster):
     """One pod of each job fails once. Every job ends with one restart, and no pod was made twice."""
     space = "storm"
@@ -241,7 +271,8 @@ def test_five_twenty_jobs_end_right_while_the_operator_is_killed_every_second(cl
         for name in names:
             status = jobs.status(name)
             assert (status["restarts"], status.get("reschedules", 0)) == (1, 0), (name, status)
-            made = [p["metadata"]["name"] for p in kubelet.seen.values() if p["metadata"]["name"].startswith(name + "-")]
+            all_made = (pod["metadata"]["name"] for pod in kubelet.seen.values())
+            made = [pod for pod in all_made if pod.startswith(name + "-")]
             assert sorted(made) == sorted([f"{name}-learner-0", *(f"{name}-collector-{i}" for i in (0, 1, 1, 2))])
 
 
