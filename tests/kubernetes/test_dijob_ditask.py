@@ -9,6 +9,9 @@ from dijob.jobs import job, rank, uid
 from harness import DEADLINE, wait_for
 
 
+SOAK = bool(os.environ.get("DIVISI_SOAK"))
+
+
 def worker(kind, main, replicas=1, labels="", **extra):
     """A pod whose shell outlives ditask, so that a test can kill that."""
     run = f"ditask --package /packages --main {main} --labels {labels or kind} --topology mesh --parallel-workers 1"
@@ -68,6 +71,11 @@ def test_three_a_job_is_resized_and_its_collectors_killed_while_the_learner_goes
     wait_for("all ten to be replaced", lambda: not old & set(map(uid, jobs.pods("swarm"))))
     after = {pod["metadata"]["name"]: uid(pod) for pod in resized(17)}
     assert {name for name in after if after[name] != before[name]} == victims, "survivors keep their uid"
+    for i in range(90 if SOAK else 0):  # the others in turn; as their node would take them
+        name = f"swarm-collector-{10 + i % 6}"
+        node.kubectl("delete", "pod", name, "--grace-period=0", "--force")
+        wait_for(f"another {name}", lambda: name in jobs.names("swarm"))
+    resized(17)
     server = Server(jobs)
     assert server.must("DELETE", "/v2alpha1/job/default.swarm/replicas", {"replicas": 4}) is None
     resized(13)

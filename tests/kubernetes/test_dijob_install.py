@@ -6,10 +6,9 @@ import yaml
 
 from dijob.installed import log
 from dijob.jobs import job, task, template
-from dijob.programs import DEPLOY
-from harness import HERE, wait_for
+from dijob.programs import DEPLOY, FIXTURES
+from harness import wait_for
 
-FIXTURES = HERE / "dijob" / "fixtures"
 OBJECTS = [each for each in yaml.safe_load_all((DEPLOY / "divisi.yaml").read_text())]
 
 

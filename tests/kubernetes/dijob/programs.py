@@ -10,6 +10,7 @@ from harness import HERE, Output, wait_for
 
 BUILD = pathlib.Path(os.environ.get("DIVISI_BUILD", "build/release")).resolve()
 DEPLOY = HERE.parent.parent / "deploy"
+FIXTURES = HERE / "dijob" / "fixtures"
 
 
 class Program:
