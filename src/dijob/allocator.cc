@@ -103,17 +103,6 @@ class Allocation {
     return true;
   }
 
-  // The share of the cluster that it takes of whatever it takes most of.
-  double dominant_share(const Amounts& needs) const {
-    double share = 0;
-    for (const auto& [name, amount] : needs) {
-      const auto all = total_.find(name);
-      const double whole = all == total_.end() ? 0 : all->second.to_double();
-      if (whole > 0) share = std::max(share, amount.to_double() / whole);
-    }
-    return share;
-  }
-
   // Places for the smallest gang, the largest replicas first; those of `kept` as they are.
   std::optional<Choice> place_gang(std::size_t job, const Choice& kept, Free& free) const {
     const std::vector<Replica>& replicas = demands_[job].replicas;
@@ -124,7 +113,7 @@ class Allocation {
       if (kept[i] != kNowhere && take(free, kept[i], needs(job, i))) {
         choice[i] = kept[i];
       } else {
-        missing.emplace_back(-dominant_share(needs(job, i)), i);
+        missing.emplace_back(-dominant_share(needs(job, i), total_), i);
       }
     }
     std::ranges::sort(missing);
@@ -139,8 +128,9 @@ class Allocation {
   // On `free` as it is; untouched when there is no place.
   bool try_to_place(std::size_t job, const Choice& kept, Free free, Choice& choice) const {
     std::optional<Choice> found = place_gang(job, kept, free);
-    if (found) choice = *std::move(found);
-    return found.has_value();
+    if (!found) return false;
+    choice = *std::move(found);
+    return true;
   }
 
   void settle(std::size_t job, Choice choice) {
@@ -164,29 +154,37 @@ class Allocation {
     free_ = std::move(left);
   }
 
-  // First without touching what those behind it have beyond their gangs, then with that; first
-  // with the places that it has, then with others.
-  void start(Later jobs) {
-    const std::size_t job = jobs.front();
-    const Choice nothing(demands_[job].replicas.size(), kNowhere);
-    Free gentle = free_;
+  // What is free while those behind the first of `jobs` keep what they have beyond their gangs.
+  Free without_extras(Later jobs) const {
+    Free free = free_;
     for (const std::size_t later : jobs.subspan(1)) {
+      if (!has_gang(later)) continue;
       for (std::size_t i = 0; i < current_[later].size(); ++i) {
-        const bool extra = !demands_[later].replicas[i].required && current_[later][i] != kNowhere;
-        if (extra && has_gang(later)) (void)take(gentle, current_[later][i], needs(later, i));
+        const std::size_t node = current_[later][i];
+        const bool extra = !demands_[later].replicas[i].required && node != kNowhere;
+        if (extra) (void)take(free, node, needs(later, i));
       }
     }
-    Choice choice;
+    return free;
+  }
+
+  // At the cost of nobody, else of extras behind it; with the places that it has, else with others.
+  void start(Later jobs) {
+    const std::size_t job = jobs.front();
     ahead_[job] = waiting_;
-    const bool may_start = !somebody_waits_;
-    if (may_start && (try_to_place(job, current_[job], gentle, choice) ||
-                      try_to_place(job, nothing, gentle, choice) ||
-                      try_to_place(job, current_[job], free_, choice) ||
-                      try_to_place(job, nothing, free_, choice))) {
-      return settle(job, std::move(choice));
+    if (!somebody_waits_) {
+      const Choice nothing(demands_[job].replicas.size(), kNowhere);
+      const Free gentle = without_extras(jobs);
+      Choice choice;
+      if (try_to_place(job, current_[job], gentle, choice) ||
+          try_to_place(job, nothing, gentle, choice) ||
+          try_to_place(job, current_[job], free_, choice) ||
+          try_to_place(job, nothing, free_, choice)) {
+        return settle(job, std::move(choice));
+      }
+      somebody_waits_ = try_to_place(job, nothing, base_, choice);
     }
     ++waiting_;
-    somebody_waits_ |= try_to_place(job, nothing, base_, choice);
   }
 
   void keep_extras(std::size_t job) {

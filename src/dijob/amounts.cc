@@ -42,6 +42,16 @@ bool fits(const Amounts& needs, const Amounts& free) noexcept {
   });
 }
 
+double dominant_share(const Amounts& needs, const Amounts& total) {
+  double share = 0;
+  for (const auto& [name, amount] : needs) {
+    const auto all = total.find(name);
+    const double whole = all == total.end() ? 0 : all->second.to_double();
+    if (whole > 0) share = std::max(share, amount.to_double() / whole);
+  }
+  return share;
+}
+
 std::string text_of(const Amounts& amounts, const Amounts& names) {
   std::string text;
   for (const auto& [name, unused] : names) {

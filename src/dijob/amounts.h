@@ -24,6 +24,9 @@ void subtract(Amounts& from, const Amounts& less);  // may leave less than nothi
 void raise(Amounts& to, const Amounts& least);      // the larger of both, each by itself
 bool fits(const Amounts& needs, const Amounts& free) noexcept;  // what is absent is none
 
+// The share of `total` that `needs` take of whatever they take most of.
+double dominant_share(const Amounts& needs, const Amounts& total);
+
 // "cpu 4, memory 8Gi": of those in `names`, which may all be 0 or absent.
 std::string text_of(const Amounts& amounts, const Amounts& names);
 
