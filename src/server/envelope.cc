@@ -40,7 +40,7 @@ http::Response success(std::string_view message, json::Value data) {
 
 http::Response failed(const Status& status) {
   std::string message = status.message();
-  std::transform(message.begin(), message.end(), message.begin(), plain);
+  std::ranges::transform(message, message.begin(), plain);
   http::Response answer = envelope(http_status_of(status.code()), std::move(message), {});
   if (answer.status == 401) answer.headers.add("WWW-Authenticate", "Bearer");
   return answer;

@@ -15,7 +15,7 @@ constexpr std::size_t kMaxShown = 340;
 bool is_label(std::string_view text) {
   const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   return !text.empty() && text.size() <= 63 && plain(text.front()) && plain(text.back()) &&
-         std::all_of(text.begin(), text.end(), [&](char c) { return plain(c) || c == '-'; });
+         std::ranges::all_of(text, [&](char c) { return plain(c) || c == '-'; });
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -30,7 +30,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 bool is_object_name(std::string_view text) {
   const auto labels = split(text, '.');
-  return text.size() <= 253 && std::all_of(labels.begin(), labels.end(), is_label);
+  return text.size() <= 253 && std::ranges::all_of(labels, is_label);
 }
 
 tl::unexpected<Status> malformed(std::string_view id, std::string_view format) {

@@ -18,7 +18,7 @@ std::string operator_label() {
 void keep_only(json::Value& object, std::initializer_list<std::string_view> keys) {
   if (json::Object* members = object.as_object()) {
     std::erase_if(*members, [&](const json::Member& member) {
-      return std::find(keys.begin(), keys.end(), member.first) == keys.end();
+      return std::ranges::find(keys, member.first) == keys.end();
     });
   }
 }

@@ -24,7 +24,7 @@ std::vector<const dijob::Pod*> peers_by_rank(const PeersOf& of) {
     if (pod.terminating || ended || earlier || !ranked) continue;
     peers.push_back(&pod);
   }
-  std::sort(peers.begin(), peers.end(), [](const dijob::Pod* a, const dijob::Pod* b) {
+  std::ranges::sort(peers, [](const dijob::Pod* a, const dijob::Pod* b) {
     return std::tie(a->slot.rank, a->name) < std::tie(b->slot.rank, b->name);
   });
   return peers;
@@ -48,8 +48,7 @@ std::int64_t wanted_size(const PeersOf& of, const std::vector<const dijob::Pod*>
 
 json::Value peer_addresses(const PeersOf& of) {
   const auto peers = peers_by_rank(of);
-  const bool any =
-      std::any_of(peers.begin(), peers.end(), [](const auto* pod) { return !pod->ip.empty(); });
+  const bool any = std::ranges::any_of(peers, [](const auto* pod) { return !pod->ip.empty(); });
   if (!any) return {};
   // After a job has shrunk its ranks have holes, so the last may lie beyond its size.
   const std::int64_t size = std::max<std::int64_t>(
