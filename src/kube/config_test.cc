@@ -199,7 +199,7 @@ users:
 contexts: [{name: c, context: {cluster: k, user: u}}]
 )");
   ASSERT_TRUE(config) << config.error().message();
-  const ExecPlugin& plugin = config->auth.exec.value();
+  const ExecPlugin plugin = config->auth.exec.value_or(ExecPlugin());
   EXPECT_EQ(plugin.command, folder_ / "bin/login");
   EXPECT_THAT(plugin.arguments, ElementsAre("--now", "a b"));
   EXPECT_THAT(plugin.environment, ElementsAre(Pair("COLOUR", "red")));
@@ -214,8 +214,9 @@ TEST_F(ConfigTest, APluginsBareNameIsLeftToPathAndBetaMayAskIfItCan) {
       kubeconfig("{server: 'https://a'}",
                  "{exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: login}}"));
   ASSERT_TRUE(config) << config.error().message();
-  EXPECT_EQ(config->auth.exec->command, "login");
-  EXPECT_EQ(config->auth.exec->interactive, ExecPlugin::Interactive::kIfAvailable);
+  const ExecPlugin plugin = config->auth.exec.value_or(ExecPlugin());
+  EXPECT_EQ(plugin.command, "login");
+  EXPECT_EQ(plugin.interactive, ExecPlugin::Interactive::kIfAvailable);
 }
 
 TEST_F(ConfigTest, IncompletePluginsAreRefused) {
@@ -241,7 +242,8 @@ TEST_F(ConfigTest, APluginIsNotUsedWhereSomethingIsAtHand) {
   const std::string exec = "exec: {command: a, apiVersion: client.authentication.k8s.io/v1beta1}}";
   for (const std::string at_hand : {"token: t", "tokenFile: t", "username: u, password: p",
                                     "client-certificate: c, client-key: k"}) {
-    const auto config = load(kubeconfig("{server: 'https://a'}", "{" + at_hand + ", " + exec));
+    const auto config =
+        load(kubeconfig("{server: 'https://a'}", fmt::format("{{{}, {}", at_hand, exec)));
     ASSERT_TRUE(config) << config.error().message();
     EXPECT_FALSE(config->auth.exec) << at_hand;
   }

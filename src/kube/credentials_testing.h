@@ -119,7 +119,7 @@ class ManualReactor final : public io::Reactor {
   using TimerKey = std::pair<io::TimePoint, int>;
   class Handle final : public io::Timer {
    public:
-    Handle(ManualReactor& owner, TimerKey key) : owner_(owner), key_(key) {}
+    Handle(ManualReactor& owner, TimerKey key) : owner_(owner), key_(std::move(key)) {}
     ~Handle() override { owner_.timers_.erase(key_); }
 
    private:
