@@ -42,8 +42,9 @@ def test_OD27_one_file_has_everything_and_client_side_apply_takes_it_again(node)
 def test_the_account_of_the_operator_may_make_secrets_and_not_read_them(node):
     who = "--as=system:serviceaccount:di-system:di-orchestrator"
     assert node.kubectl("auth", "can-i", "create", "secrets", who) == "yes\n"
-    for verb in ("get", "list", "delete"):
-        assert node.run_kubectl("auth", "can-i", verb, "secrets", who).stdout == "no\n", verb
+    for what in ("get secrets", "list secrets", "delete secrets", "update pods", "create pods --subresource=exec",
+                 "delete nodes", "create dijobs"):
+        assert node.run_kubectl("auth", "can-i", *what.split(), who).stdout == "no\n", what
 
 
 def test_O055_a_distributed_job_of_v1_1_runs_to_its_end(node, jobs):
