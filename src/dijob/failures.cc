@@ -10,6 +10,7 @@ namespace {
 constexpr std::chrono::seconds kFirstWait{10};
 constexpr std::chrono::seconds kLongestWait{600};
 constexpr std::chrono::seconds kForgiven{600};  // a pod that ran so long begins anew
+constexpr std::size_t kOlder = 4;  // failed pods of a seat that an old cache may still show
 
 std::chrono::seconds wait_after(std::int64_t failures) {
   if (failures < 2) return std::chrono::seconds(0);
@@ -30,7 +31,11 @@ const json::Value* Failures::find(std::string_view pod) const {
 
 bool Failures::known(std::string_view pod, std::string_view uid) const {
   const json::Value* const entry = find(pod);
-  return entry != nullptr && entry->string_at({"uid"}) == uid;
+  if (entry == nullptr) return false;
+  if (entry->string_at({"uid"}) == uid) return true;
+  const json::Value* const older = entry->find("older");
+  return older != nullptr && older->as_array() != nullptr &&
+         std::ranges::find(*older->as_array(), json::Value(uid)) != older->as_array()->end();
 }
 
 bool Failures::failed_in(std::string_view pod, int restart) const {
@@ -42,6 +47,12 @@ void Failures::enter(std::string_view pod, std::string_view uid, const Pod* fail
   if (known(pod, uid) && !uid.empty()) return;
   json::Value& entry = status_["failures"][pod];
   const std::int64_t before = ran_long(failed) ? 0 : entry.int_at({"count"}).value_or(0);
+  if (const std::string last(entry.string_at({"uid"})); !last.empty()) {
+    json::Value& older = entry["older"];
+    if (older.as_array() == nullptr) older = json::Array{};
+    older.as_array()->emplace_back(last);
+    if (older.as_array()->size() > kOlder) older.as_array()->erase(older.as_array()->begin());
+  }
   entry["uid"] = uid;
   entry["count"] = before + 1;
   entry["time"] = kube::rfc3339(now);

@@ -61,7 +61,7 @@ void Planner::read_seats() {
     seat->seat = seat_of(*seat->task, pod);
     // A cache that shows it alive is older than what was written down.
     if (seat->seat == Seat::kActive && failures_.known(seat->name, pod.uid)) {
-      seat->seat = Seat::kFailed;
+      seat->seat = status_.phase() == kRescheduling ? Seat::kReplace : Seat::kFailed;
     }
   }
 }

@@ -202,6 +202,7 @@ void Invariants::check_new_pod(Known& job, const json::Value& pod) {
   if (failed == job.failed.end()) return;
   const bool entered =
       cluster_.job(job.name).string_at({"status", "failures", name, "uid"}) == failed->second;
+  if (!cluster_.api.store.has_uid(owner_of(pod))) return;  // it was on its way
   const bool suspended = std::ranges::any_of(job.wishes, &Wish::suspended);
   const bool resized = job.wishes.size() > 1;
   if (!job.is_template && !entered && !suspended && !resized &&
