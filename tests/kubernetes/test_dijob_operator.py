@@ -1,44 +1,34 @@
 """DIJobs on a real API server. The operator runs beside it; there is no kubelet: tests say what state pods are in."""
 
+import base64
 import json
-import os
-import signal
-import socket
 import time
+import urllib.error
 import urllib.request
 
 import pytest
 import yaml
 
 from dijob.jobs import Jobs, environment, job, rank, task, template, uid
-from dijob.kubelet import Kubelet, Obedient
-from dijob.programs import DEPLOY, FIXTURES, Program, install_crd, operator
-from harness import Instance, wait_for
+from dijob.kubelet import Kubelet
+from dijob.programs import DEPLOY, FIXTURES, operator, server
+from harness import wait_for
 
-SOAK = bool(os.environ.get("DIVISI_SOAK"))
 FOUR = [task("learner"), task("evaluator"), task("collector", 2)]
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with Instance("--control-plane-only", "--controllers") as instance:
-        install_crd(instance)
-        yield instance
-
-
-@pytest.fixture(scope="module")
-def running(cluster):
-    """The operator of the tests that need one all the time."""
-    with operator(cluster) as process:
+def running(control_plane):
+    with operator(control_plane, "--namespace=default") as process:
         yield process
 
 
 @pytest.fixture
-def jobs(cluster, running):
+def jobs(control_plane, running):
     assert running.process.poll() is None, running.output.text()
-    yield Jobs(cluster)
-    cluster.kubectl("delete", "dijobs", "--all", "--wait=false")
-    cluster.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+    yield Jobs(control_plane)
+    control_plane.kubectl("delete", "dijobs", "--all", "--wait=false")
+    control_plane.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
 
 
 @pytest.fixture
@@ -228,12 +218,12 @@ def test_O076_the_clean_policy_holds_for_gangs(jobs, kubelet, policy, phases, le
     wait_for("the cleaning", lambda: len(jobs.pods(name)) == left and not services(jobs, name))
 
 
-def test_a_bad_job_is_warned_of_when_it_is_submitted_and_refused_when_that_is_wanted(jobs, cluster):
+def test_a_bad_job_is_warned_of_when_it_is_submitted_and_refused_when_that_is_wanted(jobs, control_plane):
     text = (DEPLOY / "admission.yaml").read_text()
-    cluster.kubectl("apply", "-f", "-", stdin=text)
+    control_plane.kubectl("apply", "-f", "-", stdin=text)
 
     def submit(name, *tasks):
-        return cluster.run_kubectl("create", "-f", "-", stdin=json.dumps(job(name, *tasks)))
+        return control_plane.run_kubectl("create", "-f", "-", stdin=json.dumps(job(name, *tasks)))
 
     try:
         twice = [task("collector", name="a"), task("collector", name="b")]
@@ -241,99 +231,47 @@ def test_a_bad_job_is_warned_of_when_it_is_submitted_and_refused_when_that_is_wa
             said := submit(f"warned-{time.monotonic_ns()}", *twice)).stderr and said)
         assert warned.returncode == 0 and "the number of collector task is more than one" in warned.stderr
         assert submit("fine", *FOUR).stderr == ""
-        cluster.kubectl("apply", "-f", "-", stdin=text.replace("[Warn]", "[Deny]"))
+        control_plane.kubectl("apply", "-f", "-", stdin=text.replace("[Warn]", "[Deny]"))
         refused = wait_for("the strict policy", lambda: (
             said := submit(f"refused-{time.monotonic_ns()}", task("none"))).returncode != 0 and said)
         assert "none type task has no name" in refused.stderr
     finally:
-        cluster.kubectl("delete", "-f", "-", stdin=text)
+        control_plane.kubectl("delete", "-f", "-", stdin=text)
 
 
-def test_a_size_of_zero_is_refused_and_kubectl_scale_sets_the_collectors(jobs, kubelet, cluster):
+def test_a_size_of_zero_is_refused_and_kubectl_scale_sets_the_collectors(jobs, kubelet, control_plane):
     start(jobs, kubelet, "scaled", *FOUR)
-    assert "greater than or equal to 1" in cluster.run_kubectl("scale", "dijob", "scaled", "--replicas=0").stderr
-    cluster.kubectl("scale", "dijob", "scaled", "--replicas=3")
+    assert "greater than or equal to 1" in control_plane.run_kubectl("scale", "dijob", "scaled", "--replicas=0").stderr
+    control_plane.kubectl("scale", "dijob", "scaled", "--replicas=3")
     wait_for("a third collector", lambda: "scaled-collector-2" in jobs.names("scaled"))
     tasks = {each["name"]: each["replicas"] for each in jobs.get("scaled")["spec"]["tasks"]}
     assert tasks == {"learner": 1, "evaluator": 1, "collector": 3}
 
 
-def test_five_jobs_end_right_while_the_operator_is_killed_every_second(cluster):
-    """One pod of each job fails once. Every job ends with one restart, and no pod was made twice."""
-    space = "storm"
-    cluster.kubectl("create", "namespace", space)
-    jobs, failed = Jobs(cluster, space), set()
-
-    def script(pod):
-        name = pod["metadata"]["name"]
-        if name.endswith("-collector-1") and name not in failed:
-            failed.add(name)
-            return ["Running", "Failed"]
-        return ["Running"] if name.endswith("-learner-0") else ["Running", "Succeeded"]
-
-    with operator(cluster, f"--namespace={space}") as process, Obedient(jobs, script) as kubelet:
-        names = [f"job-{i}" for i in range(200 if SOAK else 20)]
-        jobs.submit(*(job(name, task("learner"), task("collector", 3)) for name in names))
-        learners, deadline = set(), time.monotonic() + (1000 if SOAK else 100)
-        while len(learners) < len(names) or any(jobs.status(n).get("phase") != "Succeeded" for n in names):
-            assert time.monotonic() < deadline, {n: jobs.status(n).get("phase") for n in names}
-            time.sleep(1)  # the pace of the killing, not a wait for anything
-            process.kill()
-            process.start()
-            for name in set(names) - learners:  # the learner ends when the failed one was replaced
-                if jobs.status(name).get("restarts") == 1:
-                    learner = next(p for p in jobs.pods(name) if p["metadata"]["name"].endswith("-learner-0"))
-                    Kubelet(jobs).set(learner, "Succeeded")
-                    learners.add(name)
-        for name in names:
-            status = jobs.status(name)
-            assert (status["restarts"], status.get("reschedules", 0)) == (1, 0), (name, status)
-            all_made = (pod["metadata"]["name"] for pod in kubelet.seen.values())
-            made = [pod for pod in all_made if pod.startswith(name + "-")]
-            assert sorted(made) == sorted([f"{name}-learner-0", *(f"{name}-collector-{i}" for i in (0, 1, 1, 2))])
+def ask(port, path, body=None, token=None, method="GET"):
+    """(status, answer) of di-server on this machine."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body and json.dumps(body).encode(), headers,
+                                     method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, json.loads(answer.read() or b"null")
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
 
 
-def test_a_second_operator_waits_for_the_lease_and_takes_over(cluster):
-    cluster.kubectl("create", "namespace", "election")
-    with operator(cluster, "--leader-elect", "--lease-lock-namespace=election", "--namespace=election") as first:
-        first.says("this operator leads")
-        with operator(cluster, "--leader-elect", "--lease-lock-namespace=election", "--namespace=election") as second:
-            second.says("leader=")
-            assert "this operator leads" not in second.output.text()
-            assert first.end(signal.SIGTERM) == 0
-            second.says("this operator leads")  # at once: the lease was given back
-            cluster.kubectl("patch", "lease", "12841a5d.opendilab.org", "-n", "election", "--type=merge", "-p",
-                            json.dumps({"spec": {"holderIdentity": "somebody-else"}}))
-            assert second.process.wait(60) == 1
-            assert "the lease was lost" in second.output.text()
-
-
-def test_probes_and_metrics_are_answered(cluster):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with Program("di-operator", cluster, f"--probe-addr=127.0.0.1:{port}", "--namespace=nowhere") as process:
-        def ask(path):
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-                    return answer.read().decode()
-            except OSError:
-                return None
-
-        wait_for("the operator to be ready", lambda: ask("/readyz") == "ok")
-        assert ask("/healthz") == "ok"
-        metrics = ask("/metrics")
-        assert 'controller_runtime_reconcile_total{controller="dijob",result="success"} 0' in metrics
-        resident = next(float(line.split()[1]) for line in metrics.splitlines()
-                        if line.startswith("process_resident_memory_bytes "))
-        assert resident < 15 << 20, "an idle operator is small"
+def test_di_server_resizes_on_both_ports_and_asks_for_the_secret_of_the_job_when_told_to(jobs, kubelet, control_plane):
+    start(jobs, kubelet, "served", *FOUR)
+    replicas = "/v2alpha1/job/default.served/replicas"
+    with server(control_plane) as process:
+        ports = process.says(r"serving api=\S+:(\d+) probe=\S+:(\d+)").groups()
+        for count, port in enumerate(ports, 3):
+            assert ask(port, replicas, {"replicas": 1}, method="POST") == (
+                200, {"success": True, "code": 0, "message": "successfully add replicas", "data": None})
+            wait_for("another collector", lambda: f"served-collector-{count - 1}" in jobs.names("served"))
         assert process.end() == 0
-
-
-@pytest.mark.parametrize("arguments, code, part", [
-    (["--bogus"], 2, "--bogus"), (["--sync-period=soon"], 2, "'soon' is no duration"),
-    (["--kubeconfig=/nowhere"], 1, "/nowhere"), (["--probe-addr=192.0.2.1:1"], 1, "192.0.2.1")])
-def test_what_the_operator_cannot_begin_with_is_one_line(cluster, arguments, code, part):
-    process = Program("di-operator", cluster, *arguments).start()
-    assert process.process.wait(60) == code, process.output.text()
-    complaint = [line for line in process.output.text().splitlines() if line.startswith("di-orchestrator: ")]
-    assert len(complaint) == 1 and part in complaint[0], process.output.text()
+    with server(control_plane, "--auth=job-secret") as process:
+        port = process.says(r"serving api=\S+:(\d+)").group(1)
+        secret = control_plane.get("secret", jobs.status("served")["secretName"])["data"]["secret"]
+        assert ask(port, replicas)[0] == ask(port, replicas, token="wrong")[0] == 401
+        assert ask(port, replicas, token=base64.b64decode(secret).decode())[0] == 200
