@@ -151,7 +151,7 @@ TEST(DivisiTest, ExecGivesOnAnInputLargerThanAnyBuffer) {
   std::ofstream(file, std::ios::binary) << text;
   auto divisi = io::Process::spawn(
       {.program = "/bin/sh",
-       .arguments = {"-c", "\"$0\" kube --kubeconfig \"$1\" exec -i pod -- cat < \"$2\"",
+       .arguments = {"-c", R"("$0" kube --kubeconfig "$1" exec -i pod -- cat < "$2")",
                      DIVISI_PROGRAM, server.kubeconfig(), file},
        .standard_output = io::Stdio::kPipe});
   ASSERT_TRUE(divisi) << divisi.error().message();
