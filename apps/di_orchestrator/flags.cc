@@ -160,11 +160,13 @@ Result<CommandLine> operator_of(const Texts& texts, CommonFlags common) {
 Result<CommandLine> server_of(const Texts& texts, CommonFlags common) {
   ServerFlags flags;
   flags.common = std::move(common);
-  DIVISI_TRY(flags.api, parse_listen(texts.api));
-  DIVISI_TRY(flags.probe, parse_listen(texts.probe));
-  if (!flags.api || !flags.probe) {
+  DIVISI_TRY(const Listen api, parse_listen(texts.api));
+  DIVISI_TRY(const Listen probe, parse_listen(texts.probe));
+  if (!api || !probe) {
     return failure(Code::kInvalid, "di-server needs both addresses, -s and -p");
   }
+  flags.api = *api;
+  flags.probe = *probe;
   if (texts.auth == "job-secret") flags.auth.mode = server::AuthMode::kJobSecret;
   if (texts.auth == "token-file") flags.auth.mode = server::AuthMode::kToken;
   if ((flags.auth.mode == server::AuthMode::kToken) == texts.token_file.empty()) {

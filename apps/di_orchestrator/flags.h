@@ -44,8 +44,8 @@ struct OperatorFlags {
 
 struct ServerFlags {
   CommonFlags common{};
-  Listen api{};
-  Listen probe{};
+  io::Address api{};
+  io::Address probe{};
   server::AuthOptions auth{};
 };
 

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using namespace std::chrono_literals;
 
 Result<CommandLine> parse(std::string_view program, std::vector<std::string> arguments,
-                          std::map<std::string, std::string> environment = {}) {
+                          const std::map<std::string, std::string>& environment = {}) {
   return parse_command_line(program, std::move(arguments),
                             [environment](const std::string& name) -> std::optional<std::string> {
                               const auto found = environment.find(name);
@@ -24,10 +24,14 @@ Result<CommandLine> parse(std::string_view program, std::vector<std::string> arg
 }
 
 OperatorFlags operator_flags(std::vector<std::string> arguments,
-                             std::map<std::string, std::string> environment = {}) {
-  const auto line = parse("di-operator", std::move(arguments), std::move(environment));
+                             const std::map<std::string, std::string>& environment = {}) {
+  const auto line = parse("di-operator", std::move(arguments), environment);
   if (!line) ADD_FAILURE() << line.error().message();
   return line ? std::get<OperatorFlags>(*line) : OperatorFlags{};
+}
+
+std::string text(const Listen& address) {
+  return address ? address->to_string() : "nowhere";
 }
 
 std::string complaint(std::string_view program, std::vector<std::string> arguments) {
@@ -38,8 +42,8 @@ std::string complaint(std::string_view program, std::vector<std::string> argumen
 TEST(FlagsTest, WithoutAnyTheOperatorHasTheDefaultsOfTheReference) {
   const OperatorFlags flags = operator_flags({});
   EXPECT_EQ(flags.sync_period, 1min);
-  EXPECT_EQ(flags.probe->to_string(), "tcp://0.0.0.0:8080");
-  EXPECT_EQ(flags.common.metrics->to_string(), "tcp://0.0.0.0:8443");
+  EXPECT_EQ(text(flags.probe), "tcp://0.0.0.0:8080");
+  EXPECT_EQ(text(flags.common.metrics), "tcp://0.0.0.0:8443");
   EXPECT_FALSE(flags.leader_elect);
   EXPECT_EQ(flags.common.names.service_domain, "svc.cluster.local");
   EXPECT_EQ(flags.common.names.server_url, "http://di-server.di-system.svc.cluster.local:8081");
@@ -60,7 +64,7 @@ TEST(FlagsTest, EveryFlagOfTheReferencesReleasesIsAccepted) {
        "--probe-addr=127.0.0.1:0", "--leader-elect", "--zap-devel=true", "--zap-encoder=json",
        "--zap-log-level=2", "--zap-stacktrace-level=error", "--kubeconfig=/x"});
   EXPECT_EQ(now.sync_period, 90s);
-  EXPECT_FALSE(now.common.metrics);
+  EXPECT_EQ(text(now.common.metrics), "nowhere");
   EXPECT_TRUE(now.leader_elect);
   EXPECT_EQ(now.common.names.service_domain, "svc.k8s.cluster");
   EXPECT_EQ(now.common.names.server_url, "http://di:8081");
@@ -71,8 +75,8 @@ TEST(FlagsTest, EveryFlagOfTheReferencesReleasesIsAccepted) {
   const OperatorFlags then =
       operator_flags({"--metrics-bind-address", ":8090", "--health-probe-bind-address", ":8091",
                       "--server-address", "di-server.di-system:8080", "--leader-elect=false"});
-  EXPECT_EQ(then.common.metrics->port, 8090);
-  EXPECT_EQ(then.probe->port, 8091);
+  EXPECT_EQ(text(then.common.metrics), "tcp://0.0.0.0:8090");
+  EXPECT_EQ(text(then.probe), "tcp://0.0.0.0:8091");
   EXPECT_FALSE(then.leader_elect);
 
   const auto server =
@@ -81,8 +85,8 @@ TEST(FlagsTest, EveryFlagOfTheReferencesReleasesIsAccepted) {
              "--lease-lock-name=di-server", "--agconfig-namespace=di-system",
              "--agconfig-name=aggregator-config", "--gpu-alloc-policy=simple"});
   ASSERT_TRUE(server) << server.error().message();
-  EXPECT_EQ(std::get<ServerFlags>(*server).api->port, 18081);
-  EXPECT_EQ(std::get<ServerFlags>(*server).probe->port, 18080);
+  EXPECT_EQ(std::get<ServerFlags>(*server).api.port, 18081);
+  EXPECT_EQ(std::get<ServerFlags>(*server).probe.port, 18080);
 }
 
 TEST(FlagsTest, TheEnvironmentHasTheServersUrlWhenTheCommandLineDoesNot) {

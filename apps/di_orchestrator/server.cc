@@ -16,8 +16,8 @@ class Process {
   Status start(kube::Session& session, const ServerFlags& flags) {
     add_process_metrics(metrics_);
     server::ServerOptions options;
-    options.api = *flags.api;
-    options.probe = *flags.probe;
+    options.api = flags.api;
+    options.probe = flags.probe;
     options.space = flags.common.space;
     options.service_domain = flags.common.names.service_domain;
     options.auth = flags.auth;

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-namespace peer_watch {
+namespace {
 
 std::string connected_peers() {
   std::string text;
@@ -18,7 +18,7 @@ std::string connected_peers() {
   return text;
 }
 
-void main() {
+void watch() {
   const auto running = divisi::task.start();
   std::string told = "nobody yet";
   divisi::task.use([&told](divisi::Context&) {
@@ -32,5 +32,5 @@ void main() {
   divisi::task.run();
 }
 
-}  // namespace peer_watch
-DIVISI_MAIN(peer_watch::main)
+}  // namespace
+DIVISI_MAIN_AS("main", watch)
