@@ -180,6 +180,18 @@ TEST_F(ReplicasTest, OD05_ReallyChangeTheJobInBothForms) {
   EXPECT_EQ(job("gang").int_at({"status", "replicas"}), 2);
 }
 
+TEST_F(ReplicasTest, OfAPreemptibleGangAreAWishToTheAllocator) {
+  put_template_job(3);
+  json::Value gang = job("gang");
+  gang["spec"]["preemptible"] = true;
+  cluster_.store.update(kJobs, "default/gang", gang);
+  ask("POST", "/v2alpha1/job/default.gang/replicas", R"({"replicas": 1})");
+  EXPECT_EQ(job("gang").int_at({"spec", "replicas"}), 4);
+  EXPECT_EQ(job("gang").int_at({"status", "replicas"}), 3) << "that is the allocator's to write";
+  ask("POST", "/v2alpha1/job/default.gang/replicas", R"({"replicas": 1})");
+  EXPECT_EQ(job("gang").int_at({"spec", "replicas"}), 5);
+}
+
 TEST_F(ReplicasTest, NeverGoBelowOneNorBeyondWhatAClusterRuns) {
   put_tasks_job();
   const auto seen = ask("DELETE", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 2})");

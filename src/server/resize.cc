@@ -70,14 +70,20 @@ Result<Patch> resize_task(const json::Value& object, const dijob::Job& job,
 }
 
 Result<Patch> resize_gang(const json::Value& object, const dijob::Job& job, int by) {
-  const std::int64_t from = object.int_at({"status", "replicas"}).value_or(job.min_replicas);
+  std::int64_t from = object.int_at({"status", "replicas"}).value_or(job.min_replicas);
+  // The size of a preemptible job is the allocator's to write; what it is asked for is in the spec.
+  if (job.preemptible && job.replicas) from = *job.replicas;
   const Bounds bounds{std::max(1, job.min_replicas),
                       job.max_replicas ? std::int64_t{*job.max_replicas} : kMaxReplicas};
   DIVISI_TRY(const std::int64_t to,
              moved(fmt::format("job {}/{}", job.space, job.name), from, by, bounds));
   Patch patch;
-  patch.subresource = "status";
-  patch.body["status"]["replicas"] = to;
+  if (job.preemptible) {
+    patch.body["spec"]["replicas"] = to;
+  } else {
+    patch.subresource = "status";
+    patch.body["status"]["replicas"] = to;
+  }
   return patch;
 }
 
