@@ -76,13 +76,17 @@ def test_three_a_job_is_resized_and_its_collectors_killed_while_the_learner_goes
         node.kubectl("delete", "pod", name, "--grace-period=0", "--force")
         wait_for(f"another {name}", lambda: name in jobs.names("swarm"))
     resized(17)
-    server = Server(jobs)
-    assert server.must("DELETE", "/v2alpha1/job/default.swarm/replicas", {"replicas": 4}) is None
+    server, path = Server(jobs), "/v2alpha1/job/default.swarm"
+    assert server.must("DELETE", f"{path}/replicas", {"replicas": 4}) is None
     resized(13)
     assert server.must("POST", "/v2alpha1/job/default/swarm/replicas", {"replicas": 2}) is None
-    pods = resized(15)
-    listed = server.must("GET", "/v2alpha1/job/default.swarm/replicas")
-    assert [entry.rpartition(":")[0] for entry in listed if entry] == [pod["status"]["podIP"] for pod in pods]
+    resized(15)
+
+    def listed():  # the kubelet tells of an address a moment after the pod has used it
+        addresses = [entry.rpartition(":")[0] for entry in server.must("GET", f"{path}/replicas") if entry]
+        return len(addresses) == 15 and addresses == [pod["status"].get("podIP") for pod in jobs.pods("swarm")]
+
+    wait_for("di-server to list every address by rank", listed)
     edit(node, "swarm", "s/replicas:.14/replicas:\\ 2/")
     resized(3)
     assert jobs.status("swarm")["scaledReplicas"] == jobs.get("swarm")["spec"]["replicas"] == 2
