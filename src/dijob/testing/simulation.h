@@ -59,6 +59,7 @@ class Simulation {
   Invariants invariants_{cluster_};
   std::vector<std::string> jobs_;
   std::map<std::string, std::vector<Fate>> fates_;  // what is still to come, by pod
+  bool overlaps_ = false;                           // sometimes two operators lead
   std::size_t leader_ = 0;
   std::unique_ptr<io::Timer> handover_;
   Tally tally_;
