@@ -17,6 +17,9 @@ namespace divisi::dijob::testing {
 using Names = std::vector<std::string>;
 
 class OperatorTest : public ::testing::Test {
+ public:
+  SimCluster cluster;
+
  protected:
   explicit OperatorTest(std::uint64_t seed = 1) : cluster(seed) {
     cluster.kubelet.automatic = false;
@@ -52,8 +55,6 @@ class OperatorTest : public ::testing::Test {
     }
     return false;
   }
-
-  SimCluster cluster;
 };
 
 // restarts and reschedules of a job, as one value to compare.

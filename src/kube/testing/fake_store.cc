@@ -7,9 +7,9 @@
 namespace divisi::kube::testing {
 
 const FakeStore::Objects& FakeStore::all(const std::string& collection) const {
-  static const Objects kNone;
+  static const Objects none;
   const auto found = collections_.find(collection);
-  return found == collections_.end() ? kNone : found->second;
+  return found == collections_.end() ? none : found->second;
 }
 
 const json::Value* FakeStore::find(const std::string& collection, const std::string& key) const {
