@@ -140,6 +140,16 @@ void delete_jobs(kube::Session& session, const std::string& space, int jobs) {
   });
 }
 
+// There is no collector of garbage: what the jobs owned goes by hand.
+void delete_pods(kube::Session& session, const std::string& space,
+                 const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  many(session, kAtOnce, static_cast<int>(names.size()), [&](int number, const auto& done) {
+    session.client().remove(kube::resources::pods(), space, names[static_cast<std::size_t>(number)],
+                            {.grace_seconds = 0}, [done](const Result<json::Value>&) { done(); });
+  });
+}
+
 // Follows the pods of this run: those whose names begin with `start`.
 class Pods {
  public:
@@ -262,6 +272,7 @@ int main(int argc, char** argv) {
   const auto all = static_cast<std::size_t>(jobs) * static_cast<std::size_t>(pods);
 
   if (mode == "pods" || mode == "create") {
+    Pods watched(session, space, "alone");  // as in the other modes
     std::vector<double> times;
     const int count = jobs * pods;
     const double seconds =
@@ -292,6 +303,7 @@ int main(int argc, char** argv) {
     watched.wait_for(all);
     report(fmt::format(R"("kb":{})", resident_kb(pid)));
     if (jobs > 0) delete_jobs(session, space, jobs);
+    delete_pods(session, space, watched.names());
     watched.wait_for(0);
     return 0;
   }
@@ -305,7 +317,13 @@ int main(int argc, char** argv) {
     make_jobs(session, space, jobs, pods);
     watched.wait_for(all);
     std::vector<double> times;
-    for (const std::string& name : watched.names()) times.push_back(watched.fail(space, name));
+    const std::vector<std::string> names = watched.names();
+    // Sorted by job: of each the first, then of each the second, ...
+    for (std::size_t i = 0; i < all; ++i) {
+      const std::size_t next = i % static_cast<std::size_t>(jobs) * static_cast<std::size_t>(pods) +
+                               i / static_cast<std::size_t>(jobs);
+      times.push_back(watched.fail(space, names[next]));
+    }
     report_times(std::move(times));
   } else if (mode == "churn") {
     const auto start = Clock::now();
@@ -316,6 +334,7 @@ int main(int argc, char** argv) {
       watched.wait_for(static_cast<std::size_t>(kJobs) * static_cast<std::size_t>(pods));
       watched.fail(space, watched.names().front());
       delete_jobs(session, space, kJobs);
+      delete_pods(session, space, watched.names());
       watched.wait_for(0);
       if (round == 2) first = resident_kb(pid);
     }
@@ -325,6 +344,7 @@ int main(int argc, char** argv) {
     die("no such mode: " + mode);
   }
   delete_jobs(session, space, jobs);
+  delete_pods(session, space, watched.names());
   watched.wait_for(0);
   return 0;
 }

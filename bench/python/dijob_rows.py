@@ -50,7 +50,7 @@ class Cluster:
 
     def __enter__(self):
         self.say("starting an API server ...")
-        up = [KUBERNETES / "up", "--name", self.name, "--control-plane-only", "--controllers"]
+        up = [KUBERNETES / "up", "--name", self.name, "--control-plane-only"]
         said = subprocess.run(up, stdout=subprocess.PIPE, text=True, check=True).stdout
         kubeconfig = next(line.split("=", 1)[1] for line in said.splitlines() if line.startswith("KUBECONFIG="))
         self.environment = {**os.environ, "KUBECONFIG": kubeconfig}

@@ -3,6 +3,8 @@
 #include "dijob/names.h"
 #include "kube/resource.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace divisi::dijob {
@@ -39,6 +41,19 @@ json::Value pick_each(const json::Value& list, std::initializer_list<std::string
 std::string owner_key(const json::Value& object) {
   return kube::object_key(object.string_at({"metadata", "namespace"}),
                           object.string_at({"metadata", "labels", labels::kJob}));
+}
+
+// A label needs no escapes, and of annotations only ours are left (strip_owned).
+std::string owner_key(const kube::Object& object) {
+  static const std::string kLabels = "\"labels\":{";
+  static const std::string kStart = fmt::format("\"{}\":\"", labels::kJob);
+  const std::string& text = object.text();
+  const std::size_t labels = text.find(kLabels);
+  const std::size_t found = labels == std::string::npos ? labels : text.find(kStart, labels);
+  if (found == std::string::npos) return owner_key(object.value());
+  const std::size_t start = found + kStart.size();
+  return kube::object_key(kube::split_key(object.key()).space,
+                          std::string_view(text).substr(start, text.find('"', start) - start));
 }
 
 bool is_being_deleted(const kube::Object& object) {

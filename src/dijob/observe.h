@@ -9,8 +9,10 @@
 
 namespace divisi::dijob {
 
-// "space/job" of a pod or service, from its labels.
+// "space/job" of a pod or service, from its labels. Of one in a cache without making values of its
+// text: it is asked for at every event.
 std::string owner_key(const json::Value& object);
+std::string owner_key(const kube::Object& object);
 bool is_being_deleted(const kube::Object& object);
 
 // Leaves of a pod or service what is looked at here: a cache of thousands stays small.

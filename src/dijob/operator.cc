@@ -84,9 +84,7 @@ class Operator::Impl {
            .on_deleted = [this, services](const auto& last,
                                           bool) { seen(services, *last, true); }});
     }
-    const auto owner = [](const kube::Object& object) {
-      return std::vector{owner_key(object.value())};
-    };
+    const auto owner = [](const kube::Object& object) { return std::vector{owner_key(object)}; };
     controller_.watch(jobs_, [](const kube::Object& job) { return std::vector{job.key()}; });
     controller_.watch(pods_, owner);
     controller_.watch(services_, owner);
@@ -129,7 +127,7 @@ class Operator::Impl {
 
   void seen(bool is_service, const kube::Object& object, bool deleted) {
     const kube::ObjectName name = kube::split_key(object.key());
-    const std::string owner = owner_key(object.value());
+    const std::string owner = owner_key(object);
     if (is_service) {
       if (!deleted) expected_.created(owner, service_expectation(name.name));
       return;
@@ -146,36 +144,35 @@ class Operator::Impl {
   }
 
   // The newest state: the cache may be behind our own writes.
-  std::optional<json::Value> newest(const std::string& key) {
-    const kube::ObjectPtr cached = jobs_.find(key);
-    if (!cached) {
-      memory_.erase(key);
-      expected_.forget(key);
-      return std::nullopt;
-    }
-    Memory& memory = memory_[key];
-    if (memory.uid != cached->uid()) {
-      expected_.forget(key);
-      memory = {};
-      memory.uid = cached->uid();
-    }
+  static json::Value newest(const kube::Object& cached, Memory& memory) {
     const auto written = memory.written.string_at({"metadata", "resourceVersion"});
-    if (version_number(written) > version_number(cached->resource_version())) return memory.written;
+    if (version_number(written) > version_number(cached.resource_version())) return memory.written;
     memory.written = {};
-    return cached->value();
+    return cached.value();
   }
 
   void round(const PassPtr& pass) {
-    std::optional<json::Value> job = newest(pass->key);
-    if (!job) return pass->done(kube::Requeue{});
+    const kube::ObjectPtr cached = jobs_.find(pass->key);
+    if (!cached) {
+      memory_.erase(pass->key);
+      expected_.forget(pass->key);
+      return pass->done(kube::Requeue{});
+    }
+    Memory& memory = memory_[pass->key];
+    if (memory.uid != cached->uid()) {
+      expected_.forget(pass->key);
+      memory = {};
+      memory.uid = cached->uid();
+    }
     // Until the caches show what was done, every plan would do it again.
-    if (!expected_.satisfied(pass->key))
+    if (!expected_.satisfied(pass->key)) {
       return pass->done(kube::Requeue{kube::Expectations::kBelieved});
+    }
     if (++pass->rounds > kMostRounds) return pass->done(kube::Requeue{std::chrono::seconds(1)});
 
-    Memory& memory = memory_[pass->key];
+    const json::Value job = newest(*cached, memory);
     Observed observed =
-        observe(*job, pods_.find_by("job", pass->key), services_.find_by("job", pass->key));
+        observe(job, pods_.find_by("job", pass->key), services_.find_by("job", pass->key));
     std::erase_if(memory.gone, [&](const std::string& uid) {
       return std::ranges::find(observed.pods, uid, &Pod::uid) == observed.pods.end();
     });
@@ -186,17 +183,17 @@ class Operator::Impl {
     observed.names = options_.names;
     Plan made = plan(observed);
 
-    if (made.spec_patch) return write(pass, *job, std::move(*made.spec_patch), "", made.events);
+    if (made.spec_patch) return write(pass, job, std::move(*made.spec_patch), "", made.events);
     if (made.status && made.urgent) {
       memory.refused.clear();
-      return write(pass, *job, status_patch(*job, *made.status), "status", made.events);
+      return write(pass, job, status_patch(job, *made.status), "status", made.events);
     }
-    for (const Event& event : made.events) tell(*job, event);
-    if (made.actions.empty()) return settle(pass, *job, made);
+    for (const Event& event : made.events) tell(job, event);
+    if (made.actions.empty()) return settle(pass, job, made);
     auto actions = std::move(made.actions);
     made.actions.clear();
-    executor_.run(*job, std::move(actions),
-                  [this, alive = alive_, pass, job = *job, made](const Executed& outcome) {
+    executor_.run(job, std::move(actions),
+                  [this, alive = alive_, pass, job, made](const Executed& outcome) {
                     if (*alive) executed(pass, job, made, outcome);
                   });
   }

@@ -28,8 +28,8 @@ struct RecorderOptions {
   double burst = 25;  // events an object at once, then one each `refill`
   std::chrono::seconds refill{300};
   // Of all objects together: events come after what they tell of, never before it.
-  double writes_per_second = 50;
-  double writes_at_once = 50;
+  double writes_per_second = 20;
+  double writes_at_once = 30;
   std::size_t remembered = 4096;  // events; the oldest are forgotten, also those not written yet
   std::function<std::chrono::system_clock::time_point()> wall_clock = [] {
     return std::chrono::system_clock::now();

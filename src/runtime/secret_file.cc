@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string_view>
 #include <sys/stat.h>
@@ -45,7 +46,10 @@ Result<Secret> read_secret_file(const std::string& path, std::string_view option
   }
   Secret secret;
   secret.value = std::string(value);
-  if (S_ISREG(info.st_mode) && (info.st_mode & (S_IRGRP | S_IROTH)) != 0) {
+  // In a pod the file is the cluster's to protect: nobody else is there, and a chmod is not
+  // possible.
+  const bool in_pod = std::getenv("KUBERNETES_SERVICE_HOST") != nullptr;
+  if (!in_pod && S_ISREG(info.st_mode) && (info.st_mode & (S_IRGRP | S_IROTH)) != 0) {
     secret.warning = fmt::format("the secret file {} can be read by others; chmod 600 it", path);
   }
   return secret;
