@@ -45,19 +45,18 @@ std::string owner_key(const json::Value& object) {
 
 // A label needs no escapes, and of annotations only ours are left (strip_owned).
 std::string owner_key(const kube::Object& object) {
-  static const std::string kLabels = "\"labels\":{";
-  static const std::string kStart = fmt::format("\"{}\":\"", labels::kJob);
+  static const std::string label = fmt::format(R"("{}":")", labels::kJob);
   const std::string& text = object.text();
-  const std::size_t labels = text.find(kLabels);
-  const std::size_t found = labels == std::string::npos ? labels : text.find(kStart, labels);
+  const std::size_t labels = text.find(R"("labels":{)");
+  const std::size_t found = labels == std::string::npos ? labels : text.find(label, labels);
   if (found == std::string::npos) return owner_key(object.value());
-  const std::size_t start = found + kStart.size();
+  const std::size_t start = found + label.size();
   return kube::object_key(kube::split_key(object.key()).space,
                           std::string_view(text).substr(start, text.find('"', start) - start));
 }
 
 bool is_being_deleted(const kube::Object& object) {
-  return object.text().find("\"deletionTimestamp\":") != std::string::npos;
+  return object.text().find(R"("deletionTimestamp":)") != std::string::npos;
 }
 
 void strip_owned(json::Value& object) {
