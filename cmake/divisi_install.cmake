@@ -1,4 +1,4 @@
-# cmake --install: one library, the public headers, ditask, and find_package(divisi).
+# cmake --install: one library, the public headers, the programs, and find_package(divisi).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -9,6 +9,15 @@ if(TARGET ditask)
   # The installed program finds the library beside it, wherever the tree was put.
   set_target_properties(ditask PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
   install(TARGETS ditask RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+foreach(program divisi_program di_orchestrator)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+if(TARGET di_orchestrator)
+  set(programs $<TARGET_FILE_DIR:di_orchestrator>)
+  install(FILES ${programs}/di-operator ${programs}/di-server DESTINATION ${CMAKE_INSTALL_BINDIR})  # links
 endif()
 
 install(EXPORT divisi_targets NAMESPACE divisi:: DESTINATION ${package_dir})

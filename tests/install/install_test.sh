@@ -16,7 +16,9 @@ if static=$(find "$prefix" -name '*.a' | grep .); then
   echo "installed although it is no one's business: $static"
   exit 1
 fi
-"$prefix/bin/ditask" --help >/dev/null
+for program in ditask divisi di-orchestrator di-operator di-server; do
+  "$prefix/bin/$program" --help >/dev/null || { echo "does not run: $program"; exit 1; }
+done
 
 cmake -S "$here/outside" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release \
   >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
