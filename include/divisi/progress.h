@@ -15,11 +15,12 @@
 
 namespace divisi {
 
+// What is known of a training. What is not given stays as it was reported last, here or by another
+// process.
 struct Progress {
-  // What is not given stays as it was reported last, here or by another process.
-  std::optional<double> env_steps_per_second = std::nullopt;
-  std::optional<double> episode_return = std::nullopt;
-  std::optional<double> eta_seconds = std::nullopt;  // until the end of the run
+  std::optional<double> env_steps_per_second = std::nullopt;  // steps of all environments
+  std::optional<double> episode_return = std::nullopt;        // the newest mean
+  std::optional<double> eta_seconds = std::nullopt;           // until the end of the run
   // At most 64 figures more, with names of at most 63 characters; else UsageError.
   std::map<std::string, double> extra = {};
   // True: of the job, which is what kubectl shows; one process should report these. False: of this

@@ -500,7 +500,7 @@ def test_a_program_from_a_pipe(tmp_path):
     import subprocess
     import sys
 
-    from conftest import PACKAGES
+    from small_programs import PACKAGES
 
     # There is no file that a worker could import.
     program = "from divisi import *\ndef main(): pass\nParallel.runner(n_parallel_workers=2, log_level='error')(main)\n"

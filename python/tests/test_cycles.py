@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import PACKAGES, TOKEN, processes_with
+from small_programs import PACKAGES, TOKEN, processes_with
 
 CYCLES = 200 if os.environ.get("DIVISI_SOAK") else 12
 
