@@ -43,6 +43,8 @@ class Engine:
 
 
 def own_lines(text):
+    """What was printed behind "> ". Several processes write to one stream, and a logger may be in the middle of a line: they
+    print on a new one."""
     return [line[2:] for line in text.splitlines() if line.startswith("> ")]
 
 
@@ -185,7 +187,7 @@ def main():
         deadline = time.monotonic() + 200
         while len(heard) < 3 and time.monotonic() < deadline:
             time.sleep(0.05)
-        print("> node %d heard %s" % (task.router.node_id, sorted(heard)), flush=True)
+        print("\\n> node %d heard %s" % (task.router.node_id, sorted(heard)), flush=True)
 
 if __name__ == "__main__":
     Parallel.runner(n_parallel_workers=4, mq_type="divisi", startup_interval=0.5)(main)
@@ -222,7 +224,7 @@ def main():
         while len(heard) < (2 if node == 0 else 1) and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.5)  # for what should not come
-        print("> node %d heard %s" % (node, sorted(heard)), flush=True)
+        print("\\n> node %d heard %s" % (node, sorted(heard)), flush=True)
 
 if __name__ == "__main__":
     Parallel.runner(n_parallel_workers=3, mq_type="divisi", topology="star")(main)
@@ -253,7 +255,7 @@ def main():
             while len(got) < COUNT and time.monotonic() < deadline:
                 time.sleep(0.05)
             in_order = got == list(range(COUNT))
-            print("> got %d, in order: %s" % (len(got), in_order), flush=True)
+            print("\\n> got %d, in order: %s" % (len(got), in_order), flush=True)
             task.emit("done")
             time.sleep(0.5)
         else:

@@ -5,6 +5,7 @@
 """
 
 import datetime
+import http.client
 import threading
 
 from .api import Api, Refused
@@ -70,6 +71,13 @@ class Obedient:
         self.stopped = True
 
     def _run(self):
+        while not self.stopped:
+            try:
+                self._follow()
+            except (OSError, http.client.HTTPException):  # a stream that was silent for long
+                continue
+
+    def _follow(self):
         listed = self.api.must("GET", self.jobs.pods_path)
         for pod in listed["items"]:
             self._walk(pod)
@@ -81,6 +89,8 @@ class Obedient:
                 self._walk(event["object"])
 
     def _walk(self, pod):
+        if pod["metadata"]["uid"] in self.seen:
+            return
         self.seen[pod["metadata"]["uid"]] = pod
         for phase in self.script(pod):
             body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status_of(pod, phase)}
