@@ -60,12 +60,14 @@ void Executor::run(const json::Value& job, std::vector<Action> actions,
   run->job = job;
   run->space = job.string_at({"metadata", "namespace"});
   run->key = kube::object_key(run->space, job.string_at({"metadata", "name"}));
-  run->actions = std::move(actions);
+  for (Action& action : actions) {
+    if (!std::holds_alternative<CreatePod>(action)) run->actions.push_back(std::move(action));
+  }
+  run->before_pods = run->actions.size();
+  for (Action& action : actions) {
+    if (std::holds_alternative<CreatePod>(action)) run->actions.push_back(std::move(action));
+  }
   run->done = std::move(done);
-  const auto pods = std::stable_partition(
-      run->actions.begin(), run->actions.end(),
-      [](const Action& each) { return !std::holds_alternative<CreatePod>(each); });
-  run->before_pods = static_cast<std::size_t>(pods - run->actions.begin());
   next(run);
 }
 

@@ -98,17 +98,9 @@ class Operator::Impl {
     controller_.start();
   }
 
-  kube::Client& client_;
-  const OperatorOptions options_;
-  kube::Informer jobs_;
-  kube::Informer pods_;
-  kube::Informer services_;
-  kube::Expectations expected_;
-  kube::EventRecorder recorder_;
-  Executor executor_;
-  kube::Controller controller_;
-
  private:
+  friend class Operator;
+
   // What is remembered of a job between two passes.
   struct Memory {
     json::Value written{};  // as the server answered our last write
@@ -262,6 +254,15 @@ class Operator::Impl {
     recorder_.record(job, event.type, event.reason, event.message);
   }
 
+  kube::Client& client_;
+  const OperatorOptions options_;
+  kube::Informer jobs_;
+  kube::Informer pods_;
+  kube::Informer services_;
+  kube::Expectations expected_;
+  kube::EventRecorder recorder_;
+  Executor executor_;
+  kube::Controller controller_;
   std::unordered_map<std::string, Memory> memory_;
   std::shared_ptr<bool> alive_;
 };
