@@ -167,6 +167,7 @@ void Network::peer_changed(Membership& job, mesh::PeerChange change, const mesh:
                    std::ranges::find(linked, peer.node) != linked.end();
   if (change == PeerChange::kLost && hub && job.config.finish_on_hub_lost) {
     log::warning("lost the hub, node {}: finishing", peer.node);
+    job.hub_lost.store(true);
     finish_tasks(job);
   }
 }
@@ -272,6 +273,11 @@ void Network::announce_role(std::string role) {
 
 bool Network::interrupted() const {
   return is_active() && finish_requested_.load();
+}
+
+bool Network::must_finish() const {
+  const Membership* const job = membership();
+  return job != nullptr && (finish_requested_.load() || job->hub_lost.load());
 }
 
 bool Network::will_retry() const {

@@ -32,6 +32,7 @@ class Network final : public Router {
     std::unique_ptr<Barrier> barrier;
     std::unique_ptr<JobFollower> follower;  // loop only; null outside of a DIJob
     std::atomic<bool> complete{false};      // set once all of the above are there
+    std::atomic<bool> hub_lost{false};      // and hub_lost says finish: for tasks not yet started
   };
 
   static Network& instance();
@@ -69,6 +70,7 @@ class Network final : public Router {
   void announce_role(std::string role) override;
   bool will_retry() const override;
   bool interrupted() const override;
+  bool must_finish() const override;
 
  private:
   Network() = default;

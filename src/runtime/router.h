@@ -47,6 +47,10 @@ class Router {
   // True once this process was asked to end, by a signal or by its launcher: nobody is to wait on.
   virtual bool interrupted() const { return false; }
 
+  // True when a task that starts now is to finish at once: interrupted(), or its hub was lost and
+  // hub_lost says finish.
+  virtual bool must_finish() const { return interrupted(); }
+
   // True while auto_recover still has retries: a task that ends by an exception then keeps
   // its `finish` to itself.
   virtual bool will_retry() const = 0;

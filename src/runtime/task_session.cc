@@ -31,7 +31,7 @@ void Session::start() {
   if (!distributed) return;
   listen_to_finish();
   // One that came before was heard by nobody.
-  if (router.interrupted()) set_finish(true);
+  if (router.must_finish()) set_finish(true);
 }
 
 void Session::use(Middleware fn, const UseOptions& use_options) {

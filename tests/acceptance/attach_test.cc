@@ -277,13 +277,39 @@ void die_in_the_hub(const Arguments& args) {
 }
 DIVISI_MAIN(die_in_the_hub)
 
-TEST(LostWorkerTest, With_hub_lost_finish_the_leaves_end_when_their_hub_dies) {
+void start_after_the_hub_died(const Arguments& args) {
+  Gathered<int> heard;
+  auto& router = task.router();
+  if (node() == 0) {
+    router.on("go", [&](int who) { heard.add(who); });
+    demand(heard.wait_for(2), "both leaves listen");
+    ::raise(SIGKILL);
+  }
+  router.on("peer_lost", [&](int who) { heard.add(who); });
+  router.emit("go", node());
+  demand(heard.wait_for(1), "the lost hub is named");
+  router.off("peer_lost");
+  const auto running = task.start();
+  task.use([](Context&) { std::this_thread::sleep_for(10ms); });
+  task.run();
+  jobs::append_line(args.at(0), "ended", std::to_string(node()));
+}
+DIVISI_MAIN(start_after_the_hub_died)
+
+class HubLostTest : public ::testing::TestWithParam<void (*)(const Arguments&)> {};
+INSTANTIATE_TEST_SUITE_P(LostWorkerTest, HubLostTest,
+                         ::testing::Values(die_in_the_hub, start_after_the_hub_died),
+                         [](const auto& which) {
+                           return which.index == 0 ? "running" : "starting";
+                         });
+
+TEST_P(HubLostTest, With_hub_lost_finish_the_leaves_end_when_their_hub_dies) {
   const Folder folder;
   Parallel::runner({.n_parallel_workers = 3,
                     .topology = "star",
                     .worker_lost = "ignore",
                     .hub_lost = "finish",
-                    .log_level = "error"})(die_in_the_hub, {folder.path()});
+                    .log_level = "error"})(GetParam(), {folder.path()});
   EXPECT_EQ(jobs::count_lines(folder.path(), "ended"), 2u);
 }
 
