@@ -4,16 +4,19 @@
 //   pods     JOBS x PODS pods as the operator makes them, by this program alone: what the server
 //            sustains with the same client
 //   submit   JOBS DIJobs of PODS pods each at once, until the last pod is there
-//   create   pods one after another: how long the server takes for one
-//   replace  pods of running jobs fail one after another: from the event to the new pod's request
+//   replace  pods of jobs at rest fail one after another: from the event to the request for the
+//            next pod, of which the server says when it came (AUDIT: its log); in between this
+//            program makes a pod itself: how long the server takes for one
 //   resident PID's memory, after JOBS jobs of PODS pods were made when there are any
-//   churn    JOBS jobs of PODS pods made, failed and deleted again and again for JOBS seconds
+//   churn    20 jobs of PODS pods made, failed and deleted again and again for JOBS seconds
 //
 // Every run makes objects of its own name and deletes them.
 
 #include "dijob/names.h"
+#include "dijob/plan.h"
 #include "kube/informer.h"
 #include "kube/session.h"
+#include "kube/time.h"
 
 #include <fmt/format.h>
 
@@ -32,6 +35,7 @@ namespace {
 
 using namespace divisi;
 using Clock = std::chrono::steady_clock;
+using WallClock = std::chrono::system_clock;
 constexpr int kAtOnce = 32;
 
 [[noreturn]] void die(const std::string& why) {
@@ -57,6 +61,14 @@ std::string job_name(int number) {
   return fmt::format("b{}-{}", ::getpid(), number);
 }
 
+std::string job_of(std::string_view pod) {
+  return std::string(pod.substr(0, pod.find('-', pod.find('-') + 1)));
+}
+
+std::string alone_name(int number) {
+  return fmt::format("alone{}-{}", ::getpid(), number);
+}
+
 json::Value dijob(int number, int pods) {
   return parsed(fmt::format(
       R"({{"apiVersion":"diengine.opendilab.org/v2alpha1","kind":"DIJob","metadata":{{"name":"{}"}},"spec":{{
@@ -67,26 +79,21 @@ json::Value dijob(int number, int pods) {
       job_name(number), pods - 1));
 }
 
-// The same size as the operator's: variables with the hosts of all peers.
+// What the operator asks the server for when it makes that pod of a job, but nobody's.
 json::Value pod_alone(int number, int pods) {
-  std::string hosts;
-  for (int i = 0; i < pods; ++i) {
-    hosts += fmt::format("b-collector-{}.di-b.bench.svc.cluster.local,", i);
+  dijob::Observed job;
+  job.object = dijob(number / pods, pods);
+  job.object["metadata"]["namespace"] = "bench";
+  job.object["metadata"]["uid"] = "7d1c2f60-0000-4000-8000-000000000000";
+  std::vector<json::Value> objects;
+  for (dijob::Action& action : dijob::plan(job).actions) {
+    if (auto* const create = std::get_if<dijob::CreatePod>(&action)) {
+      objects.push_back(std::move(create->object));
+    }
   }
-  json::Value pod = parsed(fmt::format(
-      R"({{"metadata":{{"name":"alone{}-{}","labels":{{"bench":"alone"}},"annotations":{{"diengine/rank":"1"}}}},"spec":{{
-"restartPolicy":"Never","containers":[{{"name":"di-container","image":"docker.io/local/worker:1",
-"command":["ditask","--package","/app"],"env":[]}}],"volumes":[{{"name":"s","secret":{{"secretName":"s"}}}}]}}}})",
-      ::getpid(), number));
-  json::Array variables;
-  for (const char* const name : {"DI_NODES", "DI_LEARNER_NODES", "DI_COLLECTOR_NODES", "DI_RANK",
-                                 "DI_JOB_ID", "DI_SERVER_URL", "MASTER_ADDR", "WORLD_SIZE"}) {
-    json::Value variable;
-    variable["name"] = name;
-    variable["value"] = std::string_view(name).ends_with("NODES") ? hosts : "b";
-    variables.push_back(std::move(variable));
-  }
-  (*pod["spec"]["containers"].as_array())[0]["env"] = std::move(variables);
+  json::Value pod = std::move(objects.at(static_cast<std::size_t>(number % pods)));
+  pod["metadata"]["name"] = alone_name(number);
+  pod["metadata"]["labels"][dijob::labels::kOperator] = "nobody";
   return pod;
 }
 
@@ -128,26 +135,53 @@ kube::Done then(const std::function<void()>& done) {
   };
 }
 
-void make_jobs(kube::Session& session, const std::string& space, int jobs, int pods) {
+void make_jobs(kube::Session& session, const std::string& space, int jobs, int pods,
+               int first = 0) {
   many(session, kAtOnce, jobs, [&](int number, const auto& done) {
-    session.client().create(dijob::dijobs(), space, dijob(number, pods), {}, then(done));
+    session.client().create(dijob::dijobs(), space, dijob(first + number, pods), {}, then(done));
   });
 }
 
-void delete_jobs(kube::Session& session, const std::string& space, int jobs) {
+void delete_jobs(kube::Session& session, const std::string& space, int jobs, int first = 0) {
   many(session, kAtOnce, jobs, [&](int number, const auto& done) {
-    session.client().remove(dijob::dijobs(), space, job_name(number), {}, then(done));
+    session.client().remove(dijob::dijobs(), space, job_name(first + number), {}, then(done));
+  });
+}
+
+std::vector<std::string> names_of(kube::Session& session, const kube::Resource& resource,
+                                  const std::string& space, std::string_view part) {
+  std::promise<std::vector<std::string>> found;
+  session.reactor().post([&] {
+    session.client().list(resource, space, {}, [&](const Result<json::Value>& answer) {
+      must(answer);
+      std::vector<std::string> names;
+      for (const json::Value& item : *answer->find("items")->as_array()) {
+        const std::string_view name = item.string_at({"metadata", "name"});
+        if (name.find(part) != std::string_view::npos) names.emplace_back(name);
+      }
+      found.set_value(std::move(names));
+    });
+  });
+  return found.get_future().get();
+}
+
+void delete_all(kube::Session& session, const kube::Resource& resource, const std::string& space,
+                const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  many(session, kAtOnce, static_cast<int>(names.size()), [&](int number, const auto& done) {
+    session.client().remove(resource, space, names[static_cast<std::size_t>(number)],
+                            {.grace_seconds = 0}, [done](const Result<json::Value>&) { done(); });
   });
 }
 
 // There is no collector of garbage: what the jobs owned goes by hand.
-void delete_pods(kube::Session& session, const std::string& space,
-                 const std::vector<std::string>& names) {
-  if (names.empty()) return;
-  many(session, kAtOnce, static_cast<int>(names.size()), [&](int number, const auto& done) {
-    session.client().remove(kube::resources::pods(), space, names[static_cast<std::size_t>(number)],
-                            {.grace_seconds = 0}, [done](const Result<json::Value>&) { done(); });
-  });
+void delete_owned(kube::Session& session, const std::string& space,
+                  const std::vector<std::string>& pods) {
+  delete_all(session, kube::resources::pods(), space, pods);
+  const std::string ours = fmt::format("b{}-", ::getpid());
+  for (const kube::Resource& each : {kube::resources::services(), kube::resources::secrets()}) {
+    delete_all(session, each, space, names_of(session, each, space, ours));
+  }
 }
 
 // Follows the pods of this run: those whose names begin with `start`.
@@ -187,12 +221,12 @@ class Pods {
     }
   }
 
-  // Fails that pod; microseconds from the event of it to that of its successor.
-  double fail(const std::string& space, const std::string& name) {
-    std::promise<double> replaced;
+  // Fails that pod and waits for its successor. When the event of the failure came.
+  WallClock::time_point fail(const std::string& space, const std::string& name) {
+    std::promise<WallClock::time_point> replaced;
     session_.reactor().post([&] {
       failing_ = name;
-      successor_ = [&](double us) { replaced.set_value(us); };
+      successor_ = [&](WallClock::time_point failed) { replaced.set_value(failed); };
       const json::Value patch = parsed(R"({"status":{"phase":"Failed"}})");
       session_.client().patch(kube::resources::pods(), space, name, kube::PatchType::kMerge, patch,
                               {.subresource = "status"}, must);
@@ -220,13 +254,12 @@ class Pods {
     if (change < 0) uids_.erase(name);
     if (name == failing_) {
       if (change == 0 && object.text().find("\"phase\":\"Failed\"") != std::string::npos &&
-          failed_at_ == Clock::time_point()) {
-        failed_at_ = Clock::now();
+          failed_at_ == WallClock::time_point()) {
+        failed_at_ = WallClock::now();
       }
-      if (change > 0 && failed_at_ != Clock::time_point()) {
+      if (change > 0 && failed_at_ != WallClock::time_point()) {
         failing_.clear();
-        const double us = 1e6 * seconds_since(std::exchange(failed_at_, {}));
-        std::exchange(successor_, nullptr)(us);
+        std::exchange(successor_, nullptr)(std::exchange(failed_at_, {}));
       }
     }
     if (wanted_) wanted_();
@@ -239,8 +272,85 @@ class Pods {
   std::map<std::string, std::string> uids_;
   std::function<void()> wanted_;
   std::string failing_;
-  Clock::time_point failed_at_{};
-  std::function<void(double)> successor_;
+  WallClock::time_point failed_at_{};
+  std::function<void(WallClock::time_point)> successor_;
+};
+
+// When the API server was asked for pods, by itself.
+class Audit {
+ public:
+  Audit() : log_(std::getenv("AUDIT") == nullptr ? "" : std::getenv("AUDIT"), std::ios::ate) {
+    if (!log_) die("AUDIT must name the log of the API server (tests/kubernetes/up --audit)");
+  }
+
+  void forget() { rest(); }
+
+  // The first of those that came since.
+  WallClock::time_point next() {
+    const std::string first = rest();
+    const auto when = kube::parse_time(parsed(first).string_at({"requestReceivedTimestamp"}));
+    if (!when) die("no time in '" + first + "'");
+    return *when;
+  }
+
+ private:
+  // Reads to the end; the first line.
+  std::string rest() {
+    std::string first;
+    log_.clear();
+    for (std::string line; std::getline(log_, line);) {
+      if (first.empty()) first = line;
+    }
+    return first;
+  }
+
+  std::ifstream log_;
+};
+
+// Which jobs the operator has told of as starting: then it is at rest, as the server is when it is
+// asked for one pod after another.
+class Jobs {
+ public:
+  Jobs(kube::Session& session, const std::string& space) : session_(session) {
+    session.reactor().run_on_loop([&] {
+      cache_ = std::make_unique<kube::Informer>(
+          session.client(),
+          kube::InformerOptions{.reflector = {.resource = dijob::dijobs(), .space = space}});
+      cache_->add_handler({.on_added = [this](const auto&) { look(); },
+                           .on_changed = [this](const auto&, const auto&) { look(); }});
+      cache_->start();
+    });
+  }
+  ~Jobs() {
+    session_.reactor().run_on_loop([&] { cache_.reset(); });
+  }
+
+  // Until it starts, for the `restarts`th time.
+  void wait_for(const std::string& space, const std::string& name, int restarts) {
+    std::promise<void> starts;
+    session_.reactor().run_on_loop([&] {
+      wanted_ = [&] {
+        const kube::ObjectPtr job = cache_->find(kube::object_key(space, name));
+        if (!job || job->value().string_at({"status", "phase"}) != "Starting") return false;
+        if (job->value().int_at({"status", "restarts"}) != restarts) return false;
+        starts.set_value();
+        return true;
+      };
+      look();
+    });
+    if (starts.get_future().wait_for(std::chrono::minutes(1)) != std::future_status::ready) {
+      die("job " + name + " does not start again");
+    }
+  }
+
+ private:
+  void look() {
+    if (wanted_ && wanted_()) wanted_ = nullptr;
+  }
+
+  kube::Session& session_;
+  std::unique_ptr<kube::Informer> cache_;
+  std::function<bool()> wanted_;  // of the loop
 };
 
 long resident_kb(const std::string& pid) {
@@ -250,10 +360,21 @@ long resident_kb(const std::string& pid) {
   return pages * (::sysconf(_SC_PAGESIZE) / 1024);
 }
 
-void report_times(std::vector<double> times) {
+// How long the server takes for one pod, in microseconds.
+double time_create(kube::Session& session, const std::string& space, const json::Value& pod,
+                   int number) {
+  const double seconds = many(session, 1, 1, [&](int, const auto& done) {
+    session.client().create(kube::resources::pods(), space, pod, {.answer = kube::Answer::kNone},
+                            then(done));
+  });
+  delete_all(session, kube::resources::pods(), space, {alone_name(number)});
+  return 1e6 * seconds;
+}
+
+std::string percentiles(std::string_view name, std::vector<double> times) {
   std::sort(times.begin(), times.end());
-  report(fmt::format(R"("p50_us":{},"p99_us":{})", times[times.size() / 2],
-                     times[times.size() * 99 / 100]));
+  return fmt::format(R"("{0}_p50_us":{1},"{0}_p99_us":{2})", name, times[times.size() / 2],
+                     times[times.size() * 99 / 100]);
 }
 
 }  // namespace
@@ -271,30 +392,21 @@ int main(int argc, char** argv) {
   const std::string ours = fmt::format("b{}-", ::getpid());
   const auto all = static_cast<std::size_t>(jobs) * static_cast<std::size_t>(pods);
 
-  if (mode == "pods" || mode == "create") {
+  if (mode == "pods") {
     Pods watched(session, space, "alone");  // as in the other modes
-    std::vector<double> times;
     const int count = jobs * pods;
-    const double seconds =
-        many(session, mode == "pods" ? kAtOnce : 1, count, [&](int number, const auto& done) {
-          const auto start = Clock::now();
-          session.client().create(kube::resources::pods(), space, pod_alone(number, pods), {},
-                                  [&times, start, done](const Result<json::Value>& answer) {
-                                    must(answer);
-                                    times.push_back(1e6 * seconds_since(start));
-                                    done();
-                                  });
-        });
-    many(session, kAtOnce, count, [&](int number, const auto& done) {
-      session.client().remove(kube::resources::pods(), space,
-                              fmt::format("alone{}-{}", ::getpid(), number), {.grace_seconds = 0},
-                              then(done));
+    std::vector<json::Value> objects;
+    for (int number = 0; number < count; ++number) objects.push_back(pod_alone(number, pods));
+    const double seconds = many(session, kAtOnce, count, [&](int number, const auto& done) {
+      session.client().create(kube::resources::pods(), space,
+                              objects[static_cast<std::size_t>(number)],
+                              {.answer = kube::Answer::kNone}, then(done));
     });
-    if (mode == "pods") {
-      report(fmt::format(R"("per_s":{})", count / seconds));
-    } else {
-      report_times(std::move(times));
-    }
+    report(fmt::format(R"("per_s":{})", count / seconds));
+    many(session, kAtOnce, count, [&](int number, const auto& done) {
+      session.client().remove(kube::resources::pods(), space, alone_name(number),
+                              {.grace_seconds = 0}, then(done));
+    });
     return 0;
   }
   if (mode == "resident") {
@@ -303,7 +415,7 @@ int main(int argc, char** argv) {
     watched.wait_for(all);
     report(fmt::format(R"("kb":{})", resident_kb(pid)));
     if (jobs > 0) delete_jobs(session, space, jobs);
-    delete_pods(session, space, watched.names());
+    delete_owned(session, space, watched.names());
     watched.wait_for(0);
     return 0;
   }
@@ -317,24 +429,33 @@ int main(int argc, char** argv) {
     make_jobs(session, space, jobs, pods);
     watched.wait_for(all);
     std::vector<double> times;
+    std::vector<double> creates;
     const std::vector<std::string> names = watched.names();
+    Jobs told(session, space);
+    for (int number = 0; number < jobs; ++number) told.wait_for(space, job_name(number), 0);
+    Audit audit;
     // Sorted by job: of each the first, then of each the second, ...
     for (std::size_t i = 0; i < all; ++i) {
       const std::size_t next = i % static_cast<std::size_t>(jobs) * static_cast<std::size_t>(pods) +
                                i / static_cast<std::size_t>(jobs);
-      times.push_back(watched.fail(space, names[next]));
+      const auto number = static_cast<int>(i);
+      creates.push_back(time_create(session, space, pod_alone(number, pods), number));
+      audit.forget();
+      const auto failed = watched.fail(space, names[next]);
+      times.push_back(std::chrono::duration<double, std::micro>(audit.next() - failed).count());
+      told.wait_for(space, job_of(names[next]), number / jobs + 1);
     }
-    report_times(std::move(times));
+    report(fmt::format("{},{}", percentiles("replace", times), percentiles("create", creates)));
   } else if (mode == "churn") {
     const auto start = Clock::now();
     long first = 0;
     for (int round = 0; seconds_since(start) < jobs; ++round) {
       constexpr int kJobs = 20;
-      make_jobs(session, space, kJobs, pods);
+      make_jobs(session, space, kJobs, pods, round * kJobs);
       watched.wait_for(static_cast<std::size_t>(kJobs) * static_cast<std::size_t>(pods));
       watched.fail(space, watched.names().front());
-      delete_jobs(session, space, kJobs);
-      delete_pods(session, space, watched.names());
+      delete_jobs(session, space, kJobs, round * kJobs);
+      delete_owned(session, space, watched.names());
       watched.wait_for(0);
       if (round == 2) first = resident_kb(pid);
     }
@@ -344,7 +465,7 @@ int main(int argc, char** argv) {
     die("no such mode: " + mode);
   }
   delete_jobs(session, space, jobs);
-  delete_pods(session, space, watched.names());
+  delete_owned(session, space, watched.names());
   watched.wait_for(0);
   return 0;
 }

@@ -25,13 +25,12 @@ def dijob_rows(quick):
     def limit(kilobytes):
         return Probe(("limit", str(kilobytes)), "kb")
 
+    replace = ask("replace", times, PODS)
     return [
         Row(f"{jobs} DIJobs x {PODS} pods at once", Probe(ask("submit", jobs, PODS), "per_s"),
             Probe(ask("pods", jobs, PODS), "per_s"), ALONE, "pods/s", 0.7),
-        Row("from a failure to the next pod, p50", Probe(ask("replace", times, PODS), "p50_us"),
-            Probe(ask("create", times, PODS), "p50_us"), "one create", "us", None, True),
-        Row("from a failure to the next pod, p99", Probe(ask("replace", times, PODS), "p99_us"),
-            Probe(ask("create", times, PODS), "p99_us"), "one create", "us", 5, True),
+        *(Row(f"from a failure to the next request, {part}", Probe(replace, f"replace_{part}_us"),
+              Probe(replace, f"create_{part}_us"), "one create", "us", bar, True) for part, bar in (("p50", None), ("p99", 5))),
         Row("operator's memory, idle", Probe(ask("resident", 0, PODS), "kb"), limit(15 * 1024), "15 MB", "kB", 1, True),
         Row(f"operator's memory, {jobs} jobs", Probe(ask("resident", jobs, PODS), "kb"), limit(60 * 1024), "60 MB", "kB",
             1, True),
@@ -50,10 +49,10 @@ class Cluster:
 
     def __enter__(self):
         self.say("starting an API server ...")
-        up = [KUBERNETES / "up", "--name", self.name, "--control-plane-only"]
+        up = [KUBERNETES / "up", "--name", self.name, "--control-plane-only", "--audit"]
         said = subprocess.run(up, stdout=subprocess.PIPE, text=True, check=True).stdout
-        kubeconfig = next(line.split("=", 1)[1] for line in said.splitlines() if line.startswith("KUBECONFIG="))
-        self.environment = {**os.environ, "KUBECONFIG": kubeconfig}
+        paths = dict(line.split("=", 1) for line in said.splitlines() if line.startswith(("KUBECONFIG=", "AUDIT=")))
+        self.environment = {**os.environ, **paths}
         try:
             self._apply((ROOT / "deploy" / "divisi.yaml").read_text())
             self._apply(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}))

@@ -68,6 +68,7 @@ void Executor::run(const json::Value& job, std::vector<Action> actions,
     if (std::holds_alternative<CreatePod>(action)) run->actions.push_back(std::move(action));
   }
   run->done = std::move(done);
+  ++running_;
   next(run);
 }
 
@@ -75,6 +76,7 @@ void Executor::run(const json::Value& job, std::vector<Action> actions,
 void Executor::next(const std::shared_ptr<Run>& run) {
   const bool failed = !run->outcome.status.ok() || !run->outcome.refused.empty();
   if (failed || run->started == run->actions.size()) {
+    --running_;
     return std::exchange(run->done, nullptr)(std::move(run->outcome));
   }
   const std::size_t first = run->started;
@@ -107,31 +109,33 @@ void Executor::ended(const std::shared_ptr<Run>& run, Status status) {
 
 void Executor::create_pod(const std::shared_ptr<Run>& run, const CreatePod& action) {
   expected_.expect_created(run->key, action.name);
-  client_.create(kube::resources::pods(), run->space, action.object, {},
-                 [this, run, name = action.name](const Result<json::Value>& answer) {
-                   if (answer) {
-                     recorder_.record(run->job, "Normal", "SuccessfulCreate",
-                                      fmt::format("pod {} was successfully created", name));
-                     return ended(run, {});
-                   }
-                   expected_.created(run->key, name);
-                   const Status& why = answer.error();
-                   if (refused_for_good(why)) {
-                     recorder_.record(
-                         run->job, "Warning", "FailedCreate",
-                         fmt::format("failed to create pod: {} error: {}", name, why.message()));
-                     run->outcome.refused.push_back({name, why.message()});
-                     return ended(run, {});
-                   }
-                   ended(run, why);
-                 });
+  client_.create(
+      kube::resources::pods(), run->space, action.object, {.answer = kube::Answer::kNone},
+      [this, run, name = action.name](const Result<json::Value>& answer) {
+        if (answer) {
+          recorder_.record(run->job, "Normal", "SuccessfulCreate",
+                           fmt::format("pod {} was successfully created", name));
+          return ended(run, {});
+        }
+        expected_.created(run->key, name);
+        const Status& why = answer.error();
+        if (refused_for_good(why)) {
+          recorder_.record(run->job, "Warning", "FailedCreate",
+                           fmt::format("failed to create pod: {} error: {}", name, why.message()));
+          run->outcome.refused.push_back({name, why.message()});
+          return ended(run, {});
+        }
+        ended(run, why);
+      });
 }
 
 void Executor::delete_pod(const std::shared_ptr<Run>& run, const DeletePod& action) {
   if (!action.force) expected_.expect_deleted(run->key, action.uid);
   kube::DeleteOptions options;
   options.uid = action.uid;
-  if (action.force) options.grace_seconds = 0;
+  options.answer = kube::Answer::kMetadata;
+  // The server would do so by itself for one that has ended, but in two writes.
+  if (action.ended || action.force) options.grace_seconds = 0;
   client_.remove(
       kube::resources::pods(), run->space, action.name, options,
       [this, run, name = action.name, uid = action.uid](const Result<json::Value>& answer) {
@@ -156,19 +160,20 @@ void Executor::delete_pod(const std::shared_ptr<Run>& run, const DeletePod& acti
 void Executor::create_service(const std::shared_ptr<Run>& run, const CreateService& action) {
   const std::string name(action.object.string_at({"metadata", "name"}));
   expected_.expect_created(run->key, service_expectation(name));
-  client_.create(kube::resources::services(), run->space, action.object, {},
-                 [this, run, name](const Result<json::Value>& answer) {
-                   if (answer) {
-                     recorder_.record(run->job, "Normal", "SuccessfulCreate",
-                                      fmt::format("service {} was successfully created", name));
-                     return ended(run, {});
-                   }
-                   expected_.created(run->key, service_expectation(name));
-                   recorder_.record(run->job, "Warning", "FailedCreate",
-                                    fmt::format("failed to create service: {} error: {}", name,
-                                                answer.error().message()));
-                   ended(run, answer.error());
-                 });
+  client_.create(
+      kube::resources::services(), run->space, action.object, {.answer = kube::Answer::kNone},
+      [this, run, name](const Result<json::Value>& answer) {
+        if (answer) {
+          recorder_.record(run->job, "Normal", "SuccessfulCreate",
+                           fmt::format("service {} was successfully created", name));
+          return ended(run, {});
+        }
+        expected_.created(run->key, service_expectation(name));
+        recorder_.record(
+            run->job, "Warning", "FailedCreate",
+            fmt::format("failed to create service: {} error: {}", name, answer.error().message()));
+        ended(run, answer.error());
+      });
 }
 
 void Executor::delete_service(const std::shared_ptr<Run>& run, const DeleteService& action) {
@@ -193,7 +198,7 @@ void Executor::create_secret(const std::shared_ptr<Run>& run) {
   auto job = read_job(run->job);
   if (!job) return ended(run, job.error());
   client_.create(kube::resources::secrets(), run->space, dijob::make_secret(*job, make_secret_()),
-                 {}, [this, run](const Result<json::Value>& answer) {
+                 {.answer = kube::Answer::kNone}, [this, run](const Result<json::Value>& answer) {
                    const bool made = answer || answer.error().code() == Code::kAlreadyExists;
                    run->outcome.made_secret |= made;
                    ended(run, made ? Status() : answer.error());

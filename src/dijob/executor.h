@@ -31,6 +31,8 @@ class Executor {
   // once; not after the client is gone.
   void run(const json::Value& job, std::vector<Action> actions, std::function<void(Executed)> done);
 
+  std::size_t running() const { return running_; }  // jobs whose actions are carried out
+
  private:
   struct Run;
   void start(const std::shared_ptr<Run>& run, std::size_t index);
@@ -47,6 +49,7 @@ class Executor {
   kube::Expectations& expected_;
   kube::EventRecorder& recorder_;
   const std::function<std::string()> make_secret_;
+  std::size_t running_ = 0;
 };
 
 // What the caches are expected to show: a service among the pods of its job.

@@ -67,10 +67,9 @@ inline std::vector<Slot> slots_of(const Job& job) {
 inline std::vector<json::Value> pods_of(const Job& job, const ClusterNames& names = {}) {
   std::vector<json::Value> pods;
   const std::vector<Slot> all = slots_of(job);
-  for (const Slot& slot : all) {
-    pods.push_back(
-        make_pod(job, {.slot = slot, .all = all, .replicas = static_cast<int>(all.size())}, names));
-  }
+  const PodMaker maker(
+      job, {.all = all, .replicas = static_cast<int>(all.size()), .generation = 0, .names = names});
+  for (const Slot& slot : all) pods.push_back(maker.make({.slot = slot}));
   return pods;
 }
 

@@ -20,6 +20,8 @@ namespace {
 
 // Counts of pods are told at most so often; phases at once.
 constexpr std::chrono::seconds kCountsEvery{1};
+// While pods of other jobs are made, the first status of a job may wait so long.
+constexpr std::chrono::seconds kTellWithin{5};
 // Against a plan that never comes to rest.
 constexpr int kMostRounds = 8;
 
@@ -108,12 +110,14 @@ class Operator::Impl {
     std::vector<RefusedPod> refused{};
     bool has_secret = false;
     std::set<std::string> gone{};  // uids of pods that the cache may still show
+    io::TimePoint seen_at{};       // first
     io::TimePoint counted_at{};    // when the status was written last
   };
   struct Pass {
     std::string key{};
     kube::Controller::Outcome done{};
     int rounds = 0;
+    bool acted = false;  // what the caches will show of it brings the next pass
   };
   using PassPtr = std::shared_ptr<Pass>;
 
@@ -124,8 +128,14 @@ class Operator::Impl {
       if (!deleted) expected_.created(owner, service_expectation(name.name));
       return;
     }
-    expected_.created(owner, name.name);
+    // The last events of a pod say nothing of the next one of that name.
+    if (!deleted && !was_deleted(owner, object.uid())) expected_.created(owner, name.name);
     if (deleted || is_being_deleted(object)) expected_.deleted(owner, object.uid());
+  }
+
+  bool was_deleted(const std::string& job, const std::string& uid) const {
+    const auto memory = memory_.find(job);
+    return memory != memory_.end() && memory->second.gone.contains(uid);
   }
 
   void start_pass(const std::string& key, kube::Controller::Outcome done) {
@@ -155,6 +165,7 @@ class Operator::Impl {
       expected_.forget(pass->key);
       memory = {};
       memory.uid = cached->uid();
+      memory.seen_at = client_.reactor().now();
     }
     // Until the caches show what was done, every plan would do it again.
     if (!expected_.satisfied(pass->key)) {
@@ -171,16 +182,19 @@ class Operator::Impl {
     std::erase_if(observed.pods, [&](const Pod& pod) { return memory.gone.contains(pod.uid); });
     observed.refused = memory.refused;
     observed.has_secret = memory.has_secret;
+    observed.tell_first = client_.reactor().now() - memory.seen_at >= kTellWithin;
     observed.now = options_.wall_clock();
     observed.names = options_.names;
     Plan made = plan(observed);
 
     if (made.spec_patch) return write(pass, job, std::move(*made.spec_patch), "", made.events);
-    if (made.status && made.urgent) {
+    if (made.status && made.told == Told::kFirst) {
       memory.refused.clear();
       return write(pass, job, status_patch(job, *made.status), "status", made.events);
     }
-    for (const Event& event : made.events) tell(job, event);
+    if (!made.status) {
+      for (const Event& event : made.events) tell(job, event);
+    }
     if (made.actions.empty()) return settle(pass, job, made);
     auto actions = std::move(made.actions);
     made.actions.clear();
@@ -195,25 +209,39 @@ class Operator::Impl {
     Memory& memory = memory_[pass->key];
     memory.has_secret |= outcome.made_secret;
     memory.refused = outcome.refused;
+    pass->acted = true;
+    if (executor_.running() == 0) tell_the_untold();
     if (!outcome.status.ok()) return pass->done(failure(outcome.status));
     memory.gone.insert(outcome.gone.begin(), outcome.gone.end());
     if (!outcome.refused.empty() || !outcome.gone.empty()) return round(pass);
     settle(pass, job, made);
   }
 
-  // Everything is done; the counts are told if it is time.
+  // Everything is done; what nothing rests on is told if it is time.
   void settle(const PassPtr& pass, const json::Value& job, const Plan& made) {
     io::Duration again = made.look_again ? io::Duration(*made.look_again) : io::Duration(0);
     if (made.status) {
-      Memory& memory = memory_[pass->key];
-      const auto since = client_.reactor().now() - memory.counted_at;
-      if (since >= kCountsEvery) {
-        return write(pass, job, status_patch(job, *made.status), "status", {});
+      const io::Duration left = until_told(*pass, made.told);
+      if (left.count() <= 0) {
+        return write(pass, job, status_patch(job, *made.status), "status", made.events);
       }
-      const io::Duration left = kCountsEvery - since;
       if (again.count() == 0 || left < again) again = left;
     }
     pass->done(kube::Requeue{again});
+  }
+
+  io::Duration until_told(const Pass& pass, Told told) {
+    const Memory& memory = memory_[pass.key];
+    const io::TimePoint now = client_.reactor().now();
+    if (told == Told::kCounts) return memory.counted_at + kCountsEvery - now;
+    const bool others_first = executor_.running() > 0;
+    if (!pass.acted && !others_first) return {};
+    if (!pass.acted) untold_.insert(pass.key);
+    return memory.seen_at + kTellWithin - now;
+  }
+
+  void tell_the_untold() {
+    for (const std::string& key : std::exchange(untold_, {})) controller_.add(key);
   }
 
   // Only if nobody has changed the job meanwhile; then another round with what the server says.
@@ -264,6 +292,7 @@ class Operator::Impl {
   Executor executor_;
   kube::Controller controller_;
   std::unordered_map<std::string, Memory> memory_;
+  std::set<std::string> untold_;  // jobs whose status waits for the pods of others
   std::shared_ptr<bool> alive_;
 };
 

@@ -23,7 +23,7 @@ struct OperatorOptions {
   ClusterNames names{};
   std::string space{};  // empty: all
   io::Duration resync_every = std::chrono::minutes(1);
-  std::size_t workers = 32;  // jobs at once
+  std::size_t workers = 16;  // jobs at once
   std::string instance{};    // of several operators, in events
   std::function<std::chrono::system_clock::time_point()> wall_clock = [] {
     return std::chrono::system_clock::now();

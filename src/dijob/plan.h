@@ -2,7 +2,8 @@
 //
 // A plan first writes the status, when it differs; what it does to the cluster rests on a status
 // that was written. So a restart is counted before the pod is replaced, exactly once, and whoever
-// continues after a crash comes to the same plan.
+// continues after a crash comes to the same plan. Only the first pods of a job come before its
+// first status: what that will say, the pods tell as well.
 #pragma once
 
 #include "dijob/pod.h"
@@ -31,6 +32,14 @@ struct Observed {
   WallTime now{};
   ClusterNames names{};
   bool has_secret = false;  // its Secret was made
+  bool tell_first = false;  // the status of a new job is not to wait for its pods
+};
+
+// When a status is written.
+enum class Told {
+  kFirst,   // before anything is done
+  kSoon,    // of a new job: its pods come first, and those of other jobs may
+  kCounts,  // only counts of pods have changed: from time to time
 };
 
 struct CreatePod {
@@ -40,6 +49,7 @@ struct CreatePod {
 struct DeletePod {
   std::string name{};
   std::string uid{};
+  bool ended = false;  // nothing of it runs: it needs no time to end
   bool force = false;  // its grace period is over
 };
 struct CreateService {
@@ -62,8 +72,7 @@ struct Event {
 struct Plan {
   std::optional<json::Value> spec_patch{};  // merge patch, before everything else
   std::optional<json::Value> status{};      // whole; differs from the present one
-  bool urgent = false;  // the status must be written before anything is done; without it only
-                        // counts have changed, and `actions` need not wait
+  Told told = Told::kFirst;
   std::vector<Event> events{};    // told when the status is written (or at once without)
   std::vector<Action> actions{};  // empty while something must be written first
   std::optional<std::chrono::milliseconds> look_again{};

@@ -118,8 +118,13 @@ std::optional<int> Planner::scale_wish() {
   if (last != nullptr && last->as_int() != nullptr) {
     follow_spec = follow_spec && *last->as_int() == actual;
   } else if (!whole_job) {
+    // Pods that were made for as many as the tasks want now have seen both numbers agree.
+    const bool agreed = std::ranges::any_of(seen_.pods, [&](const Pod& pod) {
+      return !pod.made_of.empty() && pod.replicas == job_.want();
+    });
     const json::Value* const written = written_task(seen_.object, job_, *task);
-    follow_spec = follow_spec && written != nullptr && written->find("replicas") == nullptr;
+    const bool unwritten = written != nullptr && written->find("replicas") == nullptr;
+    follow_spec = follow_spec && (agreed || unwritten);
   }
   int wish = follow_spec ? *job_.replicas : actual;
   const int least = whole_job ? job_.min_replicas : 1;
@@ -216,7 +221,7 @@ void Planner::force_stuck() {
     if (!pod.terminating || !pod.kill_at) continue;
     const auto left = *pod.kill_at + kStuck - seen_.now;
     if (left.count() <= 0) {
-      out_.actions.emplace_back(DeletePod{pod.name, pod.uid, true});
+      out_.actions.emplace_back(DeletePod{.name = pod.name, .uid = pod.uid, .force = true});
     } else {
       look_again(std::chrono::ceil<std::chrono::milliseconds>(left));
     }
@@ -228,23 +233,49 @@ Plan Planner::finish() {
   status_["observedGeneration"] = seen_.object.int_at({"metadata", "generation"}).value_or(0);
   if (status_.differs()) {
     out_.status = status_.value();
-    out_.urgent = status_.differs_in_more_than_counts();
-    if (out_.urgent) out_.actions.clear();
+    out_.told = when_told();
+    if (out_.told == Told::kFirst) out_.actions.clear();
   }
   return std::move(out_);
 }
 
+Told Planner::when_told() const {
+  if (!status_.differs_in_more_than_counts()) return Told::kCounts;
+  const bool is_new = seen_.object.string_at({"status", "phase"}).empty();
+  if (!is_new || seen_.tell_first || job_.form != Form::kTasks || job_.preemptible) {
+    return Told::kFirst;
+  }
+  const auto any = [this](auto kind) {
+    return std::ranges::any_of(out_.actions, [](const Action& each) {
+      return std::holds_alternative<decltype(kind)>(each);
+    });
+  };
+  // Whatever goes is written down before.
+  const bool makes_pods = any(CreatePod{}) && !any(DeletePod{});
+  const bool later = status_.phase() == kStarting || (status_.phase() == kPending && makes_pods);
+  return later ? Told::kSoon : Told::kFirst;
+}
+
 void Planner::create(const Seated& seat) {
-  const PodPlace place{.slot = seat.slot,
-                       .generation = status_.number("generation"),
-                       .node = node_of(seat),
-                       .all = roster_.all,
-                       .replicas = static_cast<int>(seating_.seats.size())};
-  out_.actions.emplace_back(CreatePod{seat.name, make_pod(job_, place, seen_.names)});
+  if (!maker_) {
+    maker_.emplace(job_, PodPeers{.all = roster_.all,
+                                  .replicas = static_cast<int>(seating_.seats.size()),
+                                  .generation = status_.number("generation"),
+                                  .names = seen_.names});
+  }
+  out_.actions.emplace_back(
+      CreatePod{seat.name, maker_->make({.slot = seat.slot, .node = node_of(seat)})});
+}
+
+const std::string& Planner::hash_of(const Task& task) {
+  const auto [place, is_new] = hashes_.try_emplace(&task);
+  if (is_new) place->second = template_hash(job_, task);
+  return place->second;
 }
 
 void Planner::remove(const Pod& pod) {
-  out_.actions.emplace_back(DeletePod{pod.name, pod.uid, false});
+  const bool ended = pod.phase == "Failed" || pod.phase == "Succeeded";
+  out_.actions.emplace_back(DeletePod{.name = pod.name, .uid = pod.uid, .ended = ended});
 }
 
 void Planner::tell(std::string_view type, std::string_view reason, std::string message) {

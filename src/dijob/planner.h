@@ -7,6 +7,7 @@
 #include "dijob/roster.h"
 #include "dijob/seats.h"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@ class Planner {
   bool deadline_passed();
   void suspend();
   void support();  // service and secret
+  Told when_told() const;
   Plan finish();
 
   // planner_end.cc: jobs that are over.
@@ -80,6 +82,7 @@ class Planner {
   // Under which name a seat's failures are kept: of a gang the same in each generation.
   std::string failure_key(const Seated& seat) const;
   void create(const Seated& seat);
+  const std::string& hash_of(const Task& task);  // template_hash(), once
   void remove(const Pod& pod);
   void force_stuck();
   void tell(std::string_view type, std::string_view reason, std::string message);
@@ -93,6 +96,8 @@ class Planner {
   Failures failures_;
   Roster roster_{};
   Seating seating_{};
+  std::optional<PodMaker> maker_{};
+  std::map<const Task*, std::string> hashes_{};
   Plan out_{};
 };
 

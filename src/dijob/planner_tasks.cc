@@ -276,8 +276,7 @@ void Planner::roll() {
     if (!rolling.empty() && !is_rolling) continue;
     if (seat->seat == Seat::kEmpty && is_rolling) return create(*seat);
     if (seat->seat == Seat::kLeaving) return;
-    const bool old =
-        seat->seat == Seat::kActive && seat->pod->made_of != template_hash(job_, *seat->task);
+    const bool old = seat->seat == Seat::kActive && seat->pod->made_of != hash_of(*seat->task);
     if (is_rolling && old) return remove(*seat->pod);
     if (is_rolling && !seat->ready()) return;
     if (old && rolling.empty() &&
@@ -303,7 +302,7 @@ void Planner::count_pods() {
   for (const Seated& seat : seating_.seats) {
     if (seat.seat == Seat::kSucceeded) succeeded.emplace_back(seat.name);
     if (seat.seat == Seat::kActive && !seat.pod->made_of.empty() &&
-        seat.pod->made_of != template_hash(job_, *seat.task)) {
+        seat.pod->made_of != hash_of(*seat.task)) {
       ++older;
     }
   }

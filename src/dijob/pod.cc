@@ -52,53 +52,6 @@ json::Value secret_volume(const Job& job) {
   return json::Object{{"name", kSecretVolume}, {"secret", std::move(secret)}};
 }
 
-void set_metadata(json::Value& metadata, const Job& job, const PodPlace& place, const Task& task) {
-  const std::string name = pod_name(job, place.slot, place.generation);
-  const std::string rank = std::to_string(place.slot.rank);
-  set_owned_metadata(metadata, job, name);
-
-  json::Value& label = metadata["labels"];
-  label[labels::kPod] = name;
-  json::Value& note = metadata["annotations"];
-  note[annotations::kReplicas] = std::to_string(place.replicas);
-  note[annotations::kRank] = rank;
-  note[annotations::kNode] = place.node;
-  note[annotations::kTemplate] = template_hash(job, task);
-  if (job.form == Form::kTasks) {
-    label[labels::kTaskType] = task.type;
-    label[labels::kTaskName] = task.name;
-    note[annotations::kTaskRank] = std::to_string(place.slot.index);
-  } else {
-    label[labels::kGroupLabel] = job.group;
-    label[labels::kRankLabel] = rank;
-    note[annotations::kGeneration] = std::to_string(place.generation);
-  }
-}
-
-void set_spec(json::Value& spec, const Job& job, const PodPlace& place, const ClusterNames& names) {
-  spec["restartPolicy"] = "Never";  // replacing it is the operator's business
-  spec["hostname"] = pod_name(job, place.slot, place.generation);
-  spec["subdomain"] = service_name(job);
-  if (!place.node.empty()) spec["nodeName"] = place.node;
-
-  for (const json::Value& volume : job.volumes) {
-    json::Array& volumes = array_at(spec, "volumes");
-    if (!has_named(volumes, volume.string_at({"name"}))) volumes.push_back(volume);
-  }
-  // Somebody who brings a volume of that name brings their own secret.
-  const bool mounted = !has_named(elements(spec, "volumes"), kSecretVolume);
-  if (mounted) array_at(spec, "volumes").push_back(secret_volume(job));
-
-  const std::vector<Variable> variables = pod_variables(job, place, names);
-  for (const std::string_view list : kContainerLists) {
-    if (elements(spec, list).empty()) continue;
-    for (json::Value& container : array_at(spec, list)) {
-      for (const Variable& variable : variables) add_variable(container, variable);
-      if (mounted) mount_secret(container);
-    }
-  }
-}
-
 }  // namespace
 
 std::string pod_name(const Job& job, const Slot& slot, int generation) {
@@ -111,8 +64,64 @@ std::string pod_host(const Job& job, const Slot& slot, int generation, const Clu
                      names.service_domain);
 }
 
-json::Value make_pod(const Job& job, const PodPlace& place, const ClusterNames& names) {
-  const Task* task = job.find_task(place.slot.task);
+PodMaker::PodMaker(const Job& job, PodPeers peers)
+    : job_(job),
+      peers_(std::move(peers)),
+      variables_(std::make_unique<const PodVariables>(job_, peers_)) {
+  for (const Task& task : job_.tasks) hashes_.push_back(template_hash(job_, task));
+}
+
+PodMaker::~PodMaker() = default;
+
+void PodMaker::set_metadata(json::Value& metadata, const PodPlace& place, const Task& task) const {
+  const std::string name = pod_name(job_, place.slot, peers_.generation);
+  const std::string rank = std::to_string(place.slot.rank);
+  set_owned_metadata(metadata, job_, name);
+
+  json::Value& label = metadata["labels"];
+  label[labels::kPod] = name;
+  json::Value& note = metadata["annotations"];
+  note[annotations::kReplicas] = std::to_string(peers_.replicas);
+  note[annotations::kRank] = rank;
+  note[annotations::kNode] = place.node;
+  note[annotations::kTemplate] = hashes_[static_cast<std::size_t>(&task - job_.tasks.data())];
+  if (job_.form == Form::kTasks) {
+    label[labels::kTaskType] = task.type;
+    label[labels::kTaskName] = task.name;
+    note[annotations::kTaskRank] = std::to_string(place.slot.index);
+  } else {
+    label[labels::kGroupLabel] = job_.group;
+    label[labels::kRankLabel] = rank;
+    note[annotations::kGeneration] = std::to_string(peers_.generation);
+  }
+}
+
+void PodMaker::set_spec(json::Value& spec, const PodPlace& place) const {
+  spec["restartPolicy"] = "Never";  // replacing it is the operator's business
+  spec["hostname"] = pod_name(job_, place.slot, peers_.generation);
+  spec["subdomain"] = service_name(job_);
+  if (!place.node.empty()) spec["nodeName"] = place.node;
+
+  for (const json::Value& volume : job_.volumes) {
+    json::Array& volumes = array_at(spec, "volumes");
+    if (!has_named(volumes, volume.string_at({"name"}))) volumes.push_back(volume);
+  }
+  // Somebody who brings a volume of that name brings their own secret.
+  const bool mounted = !has_named(elements(spec, "volumes"), kSecretVolume);
+  if (mounted) array_at(spec, "volumes").push_back(secret_volume(job_));
+
+  const std::vector<Variable> variables = variables_->of(place);
+  for (const std::string_view list : kContainerLists) {
+    if (elements(spec, list).empty()) continue;
+    for (json::Value& container : array_at(spec, list)) {
+      for (const Variable& variable : variables) add_variable(container, variable);
+      if (mounted) mount_secret(container);
+    }
+  }
+}
+
+json::Value PodMaker::make(const PodPlace& place) const {
+  const Task* task = job_.find_task(place.slot.task);
   DIVISI_CHECK(task != nullptr, "a slot is of a task of its job");
   json::Value pod = json::Object{{"apiVersion", "v1"}, {"kind", "Pod"}};
   json::Value& metadata = pod["metadata"];
@@ -120,11 +129,11 @@ json::Value make_pod(const Job& job, const PodPlace& place, const ClusterNames& 
     const json::Value* given = task->pod_template.find_path({"metadata", map});
     metadata[map] = given != nullptr && given->as_object() != nullptr ? *given : json::Object{};
   }
-  set_metadata(metadata, job, place, *task);
+  set_metadata(metadata, place, *task);
 
   const json::Value* spec = task->pod_template.find("spec");
   pod["spec"] = spec != nullptr && spec->as_object() != nullptr ? *spec : json::Object{};
-  set_spec(*pod.find("spec"), job, place, names);
+  set_spec(*pod.find("spec"), place);
   return pod;
 }
 

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,17 +35,40 @@ std::string secret_name(const Job& job);  // with a part of the uid: none meets 
 // "<pod>.<service>.<space>.<domain>"
 std::string pod_host(const Job& job, const Slot& slot, int generation, const ClusterNames& names);
 
-// Everything that goes into a pod beside the job itself.
+// What tells one pod of a job from the others.
 struct PodPlace {
   Slot slot{};
-  int generation = 0;       // template form
-  std::string node{};       // preemptible jobs: where it must run
-  std::vector<Slot> all{};  // every rank that is or was given, ascending and without a hole:
-                            // DI_NODES of the pod
-  int replicas = 0;         // of the whole job, for the annotation
+  std::string node{};  // preemptible jobs: where it must run
 };
 
-json::Value make_pod(const Job& job, const PodPlace& place, const ClusterNames& names);
+// What all pods of a job have in common.
+struct PodPeers {
+  std::vector<Slot> all{};  // every rank that is or was given, ascending and without a hole:
+                            // DI_NODES
+  int replicas = 0;         // of the whole job, for the annotation
+  int generation = 0;       // template form
+  ClusterNames names{};
+};
+
+class PodVariables;
+
+// Makes the pods of a job. Each of them lists all hosts: the lists are written once.
+class PodMaker {
+ public:
+  PodMaker(const Job& job, PodPeers peers);  // `job` stays
+  ~PodMaker();
+  json::Value make(const PodPlace& place) const;
+
+ private:
+  void set_metadata(json::Value& metadata, const PodPlace& place, const Task& task) const;
+  void set_spec(json::Value& spec, const PodPlace& place) const;
+
+  const Job& job_;
+  const PodPeers peers_;
+  std::vector<std::string> hashes_{};  // of the templates of the tasks, in their order
+  std::unique_ptr<const PodVariables> variables_;
+};
+
 json::Value make_service(const Job& job);
 json::Value make_secret(const Job& job, std::string_view secret);
 

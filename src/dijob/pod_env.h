@@ -14,7 +14,22 @@ struct Variable {
 };
 
 // Those of both forms on either, so that an engine of either generation finds its own.
-std::vector<Variable> pod_variables(const Job& job, const PodPlace& place,
-                                    const ClusterNames& names);
+class PodVariables {
+ public:
+  PodVariables(const Job& job, const PodPeers& peers);  // both stay
+  std::vector<Variable> of(const PodPlace& place) const;
+
+ private:
+  void write_nodes();
+  void write_dialled();
+  std::string host(const Slot& slot) const;
+  std::string attached_nodes(int rank) const;
+
+  const Job& job_;
+  const PodPeers& peers_;
+  std::vector<Variable> nodes_{};    // DI_NODES and those of the tasks
+  std::string dialled_{};            // the addresses of all ranks
+  std::vector<std::size_t> ends_{};  // in `dialled_`, of each rank's
+};
 
 }  // namespace divisi::dijob

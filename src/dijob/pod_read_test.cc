@@ -61,7 +61,7 @@ TEST(ReadPod, AdoptsAPodOfTheReferenceByItsName) {
 TEST(ReadPod, AWorkerOfATemplateFormHasARankAndAGeneration) {
   const Job job = job_of("{minReplicas: 2, template: {spec: {containers: [{name: a}]}}}");
   const Pod made = read_pod(
-      make_pod(job, {.slot = {"", 1, 1}, .generation = 3, .all = slots_of(job), .replicas = 2}, {}),
+      PodMaker(job, {.all = slots_of(job), .replicas = 2, .generation = 3}).make({{"", 1, 1}}),
       job);
   EXPECT_EQ(made.slot, (Slot{"", 1, 1}));
   EXPECT_EQ(made.generation, 3);

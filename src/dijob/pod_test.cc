@@ -104,7 +104,7 @@ TEST(MakePod, O073_CountsOfAttachedNodesFollowTheTopology) {
 TEST(MakePod, ATemplateFormGetsTheArgumentsOfItsEngine) {
   const Job job = template_job(3, "mesh", 2);
   const json::Value pod =
-      make_pod(job, {.slot = {"", 1, 1}, .generation = 4, .all = slots_of(job), .replicas = 3}, {});
+      PodMaker(job, {.all = slots_of(job), .replicas = 3, .generation = 4}).make({{"", 1, 1}});
   EXPECT_EQ(pod.string_at({"metadata", "name"}), "job-4-1");
   EXPECT_EQ(pod.string_at({"spec", "hostname"}), "job-4-1");
   EXPECT_EQ(pod.string_at({"spec", "subdomain"}), "job");
@@ -134,7 +134,7 @@ TEST(MakePod, OD02_AfterAResizeEveryRankIsStillAtItsPlaceInTheList) {
   std::vector<Slot> all = slots_of(job_of(three_tasks(1, 1, 2)));  // one collector is gone again
   all.push_back({"learner", 1, 4});
   job.tasks[0].replicas = 2;
-  const json::Value pod = make_pod(job, {.slot = all.back(), .all = all, .replicas = 4}, {});
+  const json::Value pod = PodMaker(job, {.all = all, .replicas = 4}).make({all.back()});
   EXPECT_EQ(variable(pod, "DI_RANK"), "4");
   EXPECT_EQ(count(variable(pod, "DI_NODES")), 5u);
   EXPECT_THAT(variable(pod, "DI_NODES"),
@@ -269,8 +269,8 @@ TEST(MakePod, EveryObjectIsOwnedByTheJob) {
 
 TEST(MakePod, APlacedPodIsBoundToItsNode) {
   const Job job = job_of(three_tasks(1, 1, 1));
-  const json::Value pod = make_pod(
-      job, {.slot = {"learner", 0, 0}, .node = "n1", .all = slots_of(job), .replicas = 3}, {});
+  const json::Value pod = PodMaker(job, {.all = slots_of(job), .replicas = 3})
+                              .make({.slot = {"learner", 0, 0}, .node = "n1"});
   EXPECT_EQ(pod.string_at({"spec", "nodeName"}), "n1");
   EXPECT_EQ(pod.string_at({"metadata", "annotations", "diengine/node"}), "n1");
   EXPECT_EQ(pods_of(job)[0].find_path({"spec", "nodeName"}), nullptr);

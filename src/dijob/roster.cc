@@ -80,7 +80,8 @@ class Ranks {
   Ranks(const Job& job, const json::Value* record, const std::vector<Pod>& pods)
       : job_(job), known_(record != nullptr), lines_(arrange(job, read(record))) {
     for (const Pod& pod : pods) {
-      if (pod.has_slot) present_[{pod.slot.task, pod.slot.index}] = pod.slot.rank;
+      if (!pod.has_slot) continue;
+      present_[{pod.slot.task, pod.slot.index}] = {pod.slot.rank, !pod.made_of.empty()};
     }
   }
 
@@ -88,6 +89,7 @@ class Ranks {
     if (!known_) adopt();
     assign();
     trim();
+    if (!known_) fill_holes();
     Roster made;
     for (const Line& line : lines_) {
       for (std::size_t i = 0; i < line.ranks.size(); ++i) {
@@ -108,15 +110,37 @@ class Ranks {
     return task != nullptr && index < static_cast<std::size_t>(task->replicas);
   }
 
-  // Ranks of pods that another operator made, as far as they can be right.
+  // The ranks that pods have: of those we made for a job without a record as they are, though the
+  // job was edited since; of another operator's as far as they can be right.
   void adopt() {
     std::set<int> taken;
-    for (const auto& [slot, rank] : present_) {
-      Line* const line = find(lines_, slot.first);
+    for (const auto& [slot, has] : present_) {
       const auto index = static_cast<std::size_t>(slot.second);
-      if (line == nullptr || slot.second < 0 || index >= line->ranks.size()) continue;
-      if (rank < 0 || rank >= job_.want() || !taken.insert(rank).second) continue;
-      line->ranks[index] = rank;
+      if (slot.second < 0 || slot.second >= kMostRanks || has.rank < 0) continue;
+      Line* line = find(lines_, slot.first);
+      if (has.ours) {
+        if (has.rank >= kMostRanks) continue;
+        if (line == nullptr) line = &lines_.emplace_back(Line{slot.first, "", {}});
+        if (line->ranks.size() <= index) line->ranks.resize(index + 1, kFree);
+      } else if (line == nullptr || index >= line->ranks.size() || has.rank >= job_.want()) {
+        continue;
+      }
+      if (taken.insert(has.rank).second) line->ranks[index] = has.rank;
+    }
+  }
+
+  // Ranks of replicas that were given up before anything was written of them: nobody is there, but
+  // the list of hosts counts them. Any replica beyond the wanted ones stands for them.
+  void fill_holes() {
+    std::set<int> named;
+    for (const Line& line : lines_) named.insert(line.ranks.begin(), line.ranks.end());
+    if (named.empty() || lines_.empty()) return;
+    Line& line = lines_.front();
+    const auto replicas = static_cast<std::size_t>(job_.tasks.front().replicas);
+    for (int rank = 0; rank < *named.rbegin(); ++rank) {
+      if (named.contains(rank)) continue;
+      if (line.ranks.size() < replicas) line.ranks.resize(replicas, kFree);
+      line.ranks.push_back(rank);
     }
   }
 
@@ -170,7 +194,11 @@ class Ranks {
   const Job& job_;
   const bool known_;
   std::vector<Line> lines_;
-  std::map<std::pair<std::string, int>, int> present_;  // ranks that pods say they have
+  struct Has {
+    int rank = kFree;
+    bool ours = false;
+  };
+  std::map<std::pair<std::string, int>, Has> present_;  // what pods say of themselves
 };
 
 }  // namespace
@@ -192,7 +220,7 @@ std::vector<std::string> refuse_edits(Job& job, const json::Value* record) {
   }
   for (Task& task : job.tasks) {
     const auto line = std::ranges::find(lines, task.name, &Line::task);
-    if (line == lines.end() || line->type == task.type) continue;
+    if (line == lines.end() || line->type.empty() || line->type == task.type) continue;
     refused.push_back(fmt::format("task {} keeps its type {}, {} is not applied", task.name,
                                   line->type, task.type));
     task.type = line->type;

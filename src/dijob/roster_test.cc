@@ -94,6 +94,22 @@ TEST(RosterTest, RanksOfPodsThatAnotherOperatorMadeAreKeptWhereTheyCanBeRight) {
   expect_no_hole(adopted);
 }
 
+TEST(RosterTest, WithoutARecordOurOwnPodsKeepTheirRanksThoughTheJobWasEdited) {
+  std::vector<Pod> pods{pod_at("learner", 1, 1), pod_at("evaluator", 0, 3),
+                        pod_at("collector", 1, 5)};
+  for (Pod& pod : pods) pod.made_of = "0";
+  const Roster kept = make_roster(job_of(three_tasks(1, 1, 2)), nullptr, pods);
+  EXPECT_THAT(ranks(kept), ElementsAre(0, 3, 2, 5));
+  EXPECT_EQ(kept.all.size(), 6u);
+  expect_no_hole(kept);
+  const Roster again = make_roster(job_of(three_tasks(1, 1, 2)), &kept.record, pods);
+  EXPECT_EQ(again.slots, kept.slots);
+  EXPECT_EQ(again.record, kept.record);
+  for (const int learners : {1, 2, 3, 7}) {
+    expect_no_hole(make_roster(job_of(three_tasks(learners, 1, 1)), nullptr, pods));
+  }
+}
+
 TEST(RosterTest, ARecordThatIsNoneIsNotBelieved) {
   const Job job = job_of(three_tasks(1, 1, 2));
   for (const char* const text :

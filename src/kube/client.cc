@@ -35,10 +35,14 @@ bool is_success(int status) {
   return status >= 200 && status <= 299;
 }
 
+// The metadata of an answer, from a server that can; the whole from any other.
+constexpr std::string_view kBrief =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
 http::Request json_request(std::string method, std::string target, std::string_view type,
-                           const json::Value* body) {
+                           const json::Value* body, Answer answer = Answer::kWhole) {
   http::Request request{std::move(method), std::move(target), {}, {}};
-  request.headers.add("Accept", std::string(kJson));
+  request.headers.add("Accept", std::string(answer == Answer::kWhole ? kJson : kBrief));
   if (body != nullptr) {
     request.headers.add("Content-Type", std::string(type));
     request.body = json::print(*body);
@@ -63,6 +67,7 @@ struct Client::Request {
   std::string what;
   http::Request message;
   Done done;
+  bool unread = false;  // a good answer is all that counts
   io::TimePoint deadline;
   RetryPolicy retry;
   std::unique_ptr<http::Call> call;
@@ -83,6 +88,7 @@ class Client::Attempt final : public http::ResponseHandler {
   }
   bool on_body(std::string_view piece) override {
     if (is_success(answer_.status)) {
+      if (request_->unread) return true;
       empty_ = empty_ && piece.empty();
       return parser_.write(piece).ok();
     }
@@ -216,7 +222,8 @@ void Client::create(const Resource& resource, std::string_view space, const json
   if (options.subresource.empty()) name = {};
   request->message = json_request(
       "POST", resource.path(space, name, options.subresource) + query_text(write_query(options)),
-      kJson, &object);
+      kJson, &object, options.answer);
+  request->unread = options.answer == Answer::kNone;
   request->done = std::move(done);
   start(request);
 }
@@ -229,7 +236,8 @@ void Client::update(const Resource& resource, const json::Value& object,
   request->what = "updating " + named(resource, space, name);
   request->message = json_request(
       "PUT", resource.path(space, name, options.subresource) + query_text(write_query(options)),
-      kJson, &object);
+      kJson, &object, options.answer);
+  request->unread = options.answer == Answer::kNone;
   request->done = std::move(done);
   start(request);
 }
@@ -242,7 +250,8 @@ void Client::patch(const Resource& resource, std::string_view space, std::string
       (type == PatchType::kApply ? "applying " : "patching ") + named(resource, space, name);
   request->message = json_request(
       "PATCH", resource.path(space, name, options.subresource) + query_text(write_query(options)),
-      content_type(type), &patch);
+      content_type(type), &patch, options.answer);
+  request->unread = options.answer == Answer::kNone;
   request->done = std::move(done);
   start(request);
 }
@@ -261,7 +270,9 @@ void Client::remove(const Resource& resource, std::string_view space, std::strin
   if (options.dry_run) body["dryRun"] = json::Array{json::Value("All")};
   auto request = std::make_shared<Request>();
   request->what = "deleting " + named(resource, space, name);
-  request->message = json_request("DELETE", resource.path(space, name), kJson, &body);
+  request->message =
+      json_request("DELETE", resource.path(space, name), kJson, &body, options.answer);
+  request->unread = options.answer == Answer::kNone;
   request->done = std::move(done);
   start(request);
 }

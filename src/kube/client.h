@@ -38,11 +38,15 @@ struct ListOptions {
 
 enum class PatchType { kMerge, kJson, kStrategic, kApply };
 
+// What of the object the server answers a write with: less to write for it, and to read for us.
+enum class Answer { kWhole, kMetadata, kNone };
+
 struct WriteOptions {
   std::string subresource{};  // "status", "scale"
   std::string field_manager{};
   bool force = false;  // kApply: take over fields that others own
   bool dry_run = false;
+  Answer answer = Answer::kWhole;
 };
 
 struct DeleteOptions {
@@ -51,6 +55,7 @@ struct DeleteOptions {
   std::string uid{};          // deletes only this very object: kConflict otherwise
   std::string resource_version{};
   bool dry_run = false;
+  Answer answer = Answer::kWhole;
 };
 
 struct ClientOptions {

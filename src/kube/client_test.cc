@@ -120,6 +120,26 @@ TEST_F(ClientTest, C41_AnswersAreAskedForInJson) {
   EXPECT_EQ(accepted, "application/json");
 }
 
+TEST_F(ClientTest, OfAWriteTheMetadataMayBeEnoughOrNothingAtAll) {
+  std::string accepted;
+  std::string body = R"({"kind":"PartialObjectMetadata","metadata":{"name":"a"}})";
+  api_.intercept = [&](const http::Request& request) -> std::optional<http::Response> {
+    accepted = request.headers.get("Accept");
+    return http::Response{201, {{"Content-Type", "application/json"}}, body};
+  };
+  const auto create_as = [&](Answer answer) {
+    return wait([&](Done done) {
+      client_.create(resources::pods(), "default", named("a"), {.answer = answer}, std::move(done));
+    });
+  };
+  EXPECT_EQ(create_as(Answer::kMetadata)->string_at({"metadata", "name"}), "a");
+  EXPECT_THAT(accepted, HasSubstr("as=PartialObjectMetadata;g=meta.k8s.io;v=v1"));
+  EXPECT_THAT(accepted, HasSubstr(",application/json")) << "a server that cannot answers all of it";
+  body = "not looked at";
+  EXPECT_EQ(*create_as(Answer::kNone), json::Value());
+  EXPECT_FALSE(create_as(Answer::kMetadata));
+}
+
 TEST_F(ClientTest, C20_AnUpdateThatLostTheRaceIsAConflictAndChangesNothing) {
   ASSERT_TRUE(create(named("a")));
   auto mine = *get("a");

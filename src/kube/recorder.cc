@@ -168,12 +168,15 @@ void EventRecorder::send(const std::shared_ptr<Known>& known) {
     if (*alive) written(known, answer, is_new);
   };
   const std::string_view space = known->event.string_at({"metadata", "namespace"});
-  if (is_new) return client_.create(resources::events(), space, known->event, {}, done);
+  if (is_new)
+    return client_.create(resources::events(), space, known->event, {.answer = Answer::kMetadata},
+                          done);
   json::Value patch;
   for (const std::string_view field : {"count", "message", "lastTimestamp"}) {
     patch[field] = *known->event.find(field);
   }
-  client_.patch(resources::events(), space, known->name, PatchType::kMerge, patch, {}, done);
+  client_.patch(resources::events(), space, known->name, PatchType::kMerge, patch,
+                {.answer = Answer::kMetadata}, done);
 }
 
 void EventRecorder::written(const std::shared_ptr<Known>& known, const Result<json::Value>& answer,

@@ -35,15 +35,15 @@ std::vector<dijob::Slot> slots_of(const dijob::Job& job) {
   return slots;
 }
 
-void make_and_read(const dijob::Job& job, const dijob::PodPlace& place) {
-  const json::Value made = dijob::make_pod(job, place, {});
+void make_and_read(const dijob::Job& job, const dijob::PodMaker& maker, const dijob::Slot& slot) {
+  const json::Value made = maker.make({.slot = slot});
   const auto stored = json::parse(json::print(made));
   require(stored.has_value());
   require(dijob::belongs_to(*stored, job));
   const dijob::Pod pod = dijob::read_pod(*stored, job);
-  require(pod.has_slot && pod.slot == place.slot);
-  require(pod.name == dijob::pod_name(job, place.slot, place.generation) && pod.name.size() <= 63);
-  require(pod.made_of == dijob::template_hash(job, *job.find_task(place.slot.task)));
+  require(pod.has_slot && pod.slot == slot);
+  require(pod.name == dijob::pod_name(job, slot, 0) && pod.name.size() <= 63);
+  require(pod.made_of == dijob::template_hash(job, *job.find_task(slot.task)));
 }
 
 }  // namespace
@@ -67,10 +67,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // The ends of a long list are made like its middle.
   constexpr std::size_t kTried = 4;
   const std::vector<dijob::Slot> all = slots_of(*job);
+  const dijob::PodMaker maker(*job, {.all = all, .replicas = static_cast<int>(all.size())});
   for (std::size_t i = 0; i < std::min(all.size(), kTried); ++i) {
-    const auto replicas = static_cast<int>(all.size());
-    make_and_read(*job, {.slot = all[i], .all = all, .replicas = replicas});
-    make_and_read(*job, {.slot = all[all.size() - 1 - i], .all = all, .replicas = replicas});
+    make_and_read(*job, maker, all[i]);
+    make_and_read(*job, maker, all[all.size() - 1 - i]);
   }
 
   const auto demand = dijob::read_demand(*object, *dijob::read_default_resources(""));

@@ -16,6 +16,13 @@ from .problem import Problem
 
 READY_SECONDS = 60  # 4 to 6 on an idle machine
 
+# Of every request for a new pod one line, when it has come in.
+AUDIT_POLICY = """{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+ "omitStages": ["ResponseStarted", "ResponseComplete", "Panic"],
+ "rules": [{"level": "Metadata", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
+           {"level": "None"}]}
+"""
+
 
 def free_port():
     with socket.socket() as probe:
@@ -26,12 +33,13 @@ def free_port():
 class ControlPlane:
     """After start(): .server, .api, .authority, .kubeconfig."""
 
-    def __init__(self, daemons, service_accounts):
+    def __init__(self, daemons, service_accounts, audit=False):
         self.daemons = daemons
         self.folder = daemons.folder
         # Without a controller manager nobody would make the accounts that this admission asks for.
         self.service_accounts = service_accounts
         self.in_cell = daemons.cell is not None
+        self.audit_log = self.folder / "audit.log" if audit else None
 
     def start(self):
         self._make_credentials()
@@ -107,6 +115,10 @@ class ControlPlane:
                 f"--kubelet-client-key={pki / 'kube-apiserver.key'}"]
         else:  # 127.0.0.1 is no address for an endpoint
             arguments += ["--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none"]
+        if self.audit_log:
+            policy = self.folder / "audit-policy.json"
+            policy.write_text(AUDIT_POLICY)
+            arguments += [f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}"]
         if not self.service_accounts:
             arguments.append("--disable-admission-plugins=ServiceAccount")
         self.daemons.start("kube-apiserver", *arguments)

@@ -21,7 +21,7 @@ def running(name):
     return bool(found) and all(record.alive() for record in found.values())
 
 
-def up(name, *, control_plane_only=False, controllers=False, say=lambda line: None):
+def up(name, *, control_plane_only=False, controllers=False, audit=False, say=lambda line: None):
     """Starts the instance and returns its facts: kubeconfig, server, token, folder."""
     programs = build.ensure(say)
     folder = state_folder(name)
@@ -33,7 +33,7 @@ def up(name, *, control_plane_only=False, controllers=False, say=lambda line: No
             _wipe(name)  # a former one that crashed, or our own try
             folder.mkdir(mode=0o700)
             try:
-                return _start(name, folder, programs, control_plane_only, controllers, say)
+                return _start(name, folder, programs, control_plane_only, controllers, audit, say)
             except Problem as problem:
                 _halt(name)  # the folder stays: the error names logs in it
                 if not (tries_left and port_was_taken(problem)):
@@ -43,12 +43,13 @@ def up(name, *, control_plane_only=False, controllers=False, say=lambda line: No
                 raise
 
 
-def _start(name, folder, programs, control_plane_only, controllers, say):
+def _start(name, folder, programs, control_plane_only, controllers, audit, say):
     daemons = Daemons(folder, programs)
     if not control_plane_only:
         daemons.make_cell()
         network.set_up(daemons.cell)
-    plane = ControlPlane(daemons, service_accounts=controllers or not control_plane_only)
+    plane = ControlPlane(daemons, service_accounts=controllers or not control_plane_only,
+                         audit=audit)
     say("starting etcd and the API server")
     plane.start()
     if not control_plane_only:
@@ -63,7 +64,8 @@ def _start(name, folder, programs, control_plane_only, controllers, say):
         node.wait()
         dns.wait(daemons)
     facts = {"name": name, "folder": str(folder), "kubeconfig": str(plane.kubeconfig), "server": plane.server,
-             "token": (folder / "token").read_text().strip(), "kubectl": str(programs["kubectl"])}
+             "token": (folder / "token").read_text().strip(), "kubectl": str(programs["kubectl"]),
+             "audit": str(plane.audit_log) if audit else None}
     (folder / "facts.json").write_text(json.dumps(facts, indent=1) + "\n")
     return facts
 
