@@ -9,8 +9,10 @@
 #include "program.h"
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <unistd.h>
@@ -29,6 +31,30 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
+// How many jobs are in each phase. Counted once for all gauges of a scrape: to count is to read
+// every job.
+class Phases {
+ public:
+  explicit Phases(const dijob::Operator& jobs) : jobs_(jobs) {}
+
+  double count(const std::string& phase) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= stale_at_) {
+      counts_.clear();
+      for (const auto& job : jobs_.jobs().all()) {
+        ++counts_[std::string(job->value().string_at({"status", "phase"}))];
+      }
+      stale_at_ = now + std::chrono::seconds(1);
+    }
+    return counts_[phase];
+  }
+
+ private:
+  const dijob::Operator& jobs_;
+  std::map<std::string, int> counts_;
+  std::chrono::steady_clock::time_point stale_at_{};
+};
+
 void add_metrics(kube::Metrics& metrics, const dijob::Operator& jobs) {
   add_process_metrics(metrics);
   const auto reconciled = [&](const char* result, auto count) {
@@ -45,17 +71,11 @@ void add_metrics(kube::Metrics& metrics, const dijob::Operator& jobs) {
                 {{"name", "dijob"}});
   metrics.gauge("divisi_pods", "Pods of jobs that are known.",
                 [&jobs] { return static_cast<double>(jobs.pods().size()); });
+  const auto phases = std::make_shared<Phases>(jobs);
   for (const char* phase : {"Pending", "Starting", "Running", "Restarting", "Rescheduling",
                             "Succeeded", "Failed", "Unknown"}) {
     metrics.gauge("divisi_dijobs", "Jobs by their phase.",
-                  [&jobs, phase] {
-                    double count = 0;
-                    for (const auto& job : jobs.jobs().all()) {
-                      if (job->value().string_at({"status", "phase"}) == phase) ++count;
-                    }
-                    return count;
-                  },
-                  {{"phase", phase}});
+                  [phases, phase] { return phases->count(phase); }, {{"phase", phase}});
   }
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace divisi::dijob {
@@ -271,17 +272,17 @@ void Planner::roll() {
       done == nullptr || done->as_string() == nullptr ? std::string_view() : *done->as_string();
   if (job_.restarted_at.empty() || job_.restarted_at == rolled) return;
   const std::string rolling(status_.value().string_at({"rolling"}));
-  for (auto seat = seating_.seats.rbegin(); seat != seating_.seats.rend(); ++seat) {
-    const bool is_rolling = seat->name == rolling;
+  for (const Seated& seat : std::views::reverse(seating_.seats)) {
+    const bool is_rolling = seat.name == rolling;
     if (!rolling.empty() && !is_rolling) continue;
-    if (seat->seat == Seat::kEmpty && is_rolling) return create(*seat);
-    if (seat->seat == Seat::kLeaving) return;
-    const bool old = seat->seat == Seat::kActive && seat->pod->made_of != hash_of(*seat->task);
-    if (is_rolling && old) return remove(*seat->pod);
-    if (is_rolling && !seat->ready()) return;
+    if (seat.seat == Seat::kEmpty && is_rolling) return create(seat);
+    if (seat.seat == Seat::kLeaving) return;
+    const bool old = seat.seat == Seat::kActive && seat.pod->made_of != hash_of(*seat.task);
+    if (is_rolling && old) return remove(*seat.pod);
+    if (is_rolling && !seat.ready()) return;
     if (old && rolling.empty() &&
         std::ranges::all_of(seating_.seats, [](const Seated& other) { return other.ready(); })) {
-      status_["rolling"] = seat->name;
+      status_["rolling"] = seat.name;
       return;
     }
     if (is_rolling) {

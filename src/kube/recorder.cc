@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "io/crypto.h"
+#include "json/patch.h"
 #include "kube/time.h"
 
 #include <algorithm>
@@ -84,29 +85,35 @@ void EventRecorder::record(const json::Value& about, std::string_view type, std:
   std::string text = cut(message, kMaxMessage);
   if (alike_.size() > options_.remembered) alike_.clear();
   auto& times = alike_[group].times;
-  while (!times.empty() && now - times.front() > options_.alike_within) times.pop_front();
+  std::erase_if(times, [&](io::TimePoint each) { return now - each > options_.alike_within; });
   const std::string own = joined({group, text});
-  if (!known_.contains(own)) times.push_back(now);
-  const bool too_many = times.size() > static_cast<std::size_t>(options_.alike);
+  const auto most = static_cast<std::size_t>(options_.alike);
+  if (!known_.contains(own)) {
+    if (times.size() > most) times.erase(times.begin());
+    times.push_back(now);
+  }
+  const bool too_many = times.size() > most;
   if (too_many) text = cut("(combined from similar events): " + text, kMaxMessage);
 
   const std::shared_ptr<Known> event = known(too_many ? group : own);
   if (event->count == 0 || now - event->last > options_.alike_within) {
     *event = Known{};
-    event->event = make(about, type, reason, text);
-    event->name = event->event.string_at({"metadata", "name"});
+    const json::Value made = make(about, type, reason);
+    event->space = made.string_at({"metadata", "namespace"});
+    event->name = made.string_at({"metadata", "name"});
+    event->text = json::print(made);
+    event->is_warning = type == "Warning";
   }
   ++event->count;
   event->last = now;
-  event->event["message"] = text;
-  event->event["count"] = event->count;
-  event->event["lastTimestamp"] = rfc3339(options_.wall_clock());
+  event->last_time = options_.wall_clock();
+  event->message = std::move(text);
   event->dirty = true;
   if (!event->writing) write(event);
 }
 
 json::Value EventRecorder::make(const json::Value& about, std::string_view type,
-                                std::string_view reason, std::string_view message) const {
+                                std::string_view reason) const {
   const std::string_view name = about.string_at({"metadata", "name"});
   std::string_view space = about.string_at({"metadata", "namespace"});
   if (space.empty()) space = "default";  // where those of objects without a name space go
@@ -128,12 +135,10 @@ json::Value EventRecorder::make(const json::Value& about, std::string_view type,
   involved["resourceVersion"] = about.string_at({"metadata", "resourceVersion"});
   event["type"] = type;
   event["reason"] = cut(reason, kMaxReason);
-  event["message"] = message;
   event["source"]["component"] = options_.component;
   event["reportingComponent"] = options_.component;
   event["reportingInstance"] = options_.instance;
   event["firstTimestamp"] = now;
-  event["lastTimestamp"] = now;
   return event;
 }
 
@@ -141,8 +146,11 @@ void EventRecorder::write(const std::shared_ptr<Known>& known) {
   known->writing = true;
   waiting_.push_back(known);
   if (waiting_.size() > options_.remembered) {
-    waiting_.front()->writing = false;
-    waiting_.pop_front();
+    auto least = std::ranges::find_if(
+        waiting_, [](const std::shared_ptr<Known>& each) { return !each->is_warning; });
+    if (least == waiting_.end()) least = waiting_.begin();
+    (*least)->writing = false;
+    waiting_.erase(least);
   }
   write_waiting();
 }
@@ -163,31 +171,31 @@ void EventRecorder::write_waiting() {
 
 void EventRecorder::send(const std::shared_ptr<Known>& known) {
   known->dirty = false;
-  const bool is_new = known->event.find_path({"metadata", "resourceVersion"}) == nullptr;
-  const auto done = [this, known, is_new, alive = alive_](const Result<json::Value>& answer) {
-    if (*alive) written(known, answer, is_new);
+  const auto done = [this, known, alive = alive_](const Result<json::Value>& answer) {
+    if (*alive) written(known, answer);
   };
-  const std::string_view space = known->event.string_at({"metadata", "namespace"});
-  if (is_new)
-    return client_.create(resources::events(), space, known->event, {.answer = Answer::kMetadata},
-                          done);
-  json::Value patch;
-  for (const std::string_view field : {"count", "message", "lastTimestamp"}) {
-    patch[field] = *known->event.find(field);
+  json::Value news;
+  news["count"] = known->count;
+  news["message"] = known->message;
+  news["lastTimestamp"] = rfc3339(known->last_time);
+  constexpr auto kAnswer = Answer::kNone;
+  if (!known->is_new) {
+    return client_.patch(resources::events(), known->space, known->name, PatchType::kMerge, news,
+                         {.answer = kAnswer}, done);
   }
-  client_.patch(resources::events(), space, known->name, PatchType::kMerge, patch,
-                {.answer = Answer::kMetadata}, done);
+  json::Value event = *json::parse(known->text);
+  json::apply_merge_patch(event, news);
+  client_.create(resources::events(), known->space, event, {.answer = kAnswer}, done);
 }
 
-void EventRecorder::written(const std::shared_ptr<Known>& known, const Result<json::Value>& answer,
-                            bool is_new) {
+void EventRecorder::written(const std::shared_ptr<Known>& known,
+                            const Result<json::Value>& answer) {
   known->writing = false;
   if (answer) {
-    known->event["metadata"]["resourceVersion"] =
-        answer->string_at({"metadata", "resourceVersion"});
-  } else if (!is_new && answer.error().code() == Code::kNotFound) {
+    known->is_new = false;
+  } else if (!known->is_new && answer.error().code() == Code::kNotFound) {
     // Events live for an hour; this one is told anew.
-    known->event["metadata"].erase("resourceVersion");
+    known->is_new = true;
     known->dirty = true;
   } else {
     log::warning("an event could not be told: {}", answer.error().message());

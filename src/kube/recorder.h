@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace divisi::kube {
 
@@ -30,7 +31,9 @@ struct RecorderOptions {
   // Of all objects together: events come after what they tell of, never before it.
   double writes_per_second = 20;
   double writes_at_once = 30;
-  std::size_t remembered = 4096;  // events; the oldest are forgotten, also those not written yet
+  // Events; the oldest are forgotten, also those not written yet, but of these no warning while
+  // there are others.
+  std::size_t remembered = 1024;
   std::function<std::chrono::system_clock::time_point()> wall_clock = [] {
     return std::chrono::system_clock::now();
   };
@@ -48,15 +51,20 @@ class EventRecorder {
 
  private:
   struct Known {
-    std::string name;  // of the Event object
+    std::string space;  // of the Event object
+    std::string name;
+    std::string text;     // the object as it began: thousands may wait, and a text is small
+    std::string message;  // the last one
     std::int64_t count = 0;
     io::TimePoint last{};
+    std::chrono::system_clock::time_point last_time{};
+    bool is_warning = false;
+    bool is_new = true;    // the server has none yet
     bool writing = false;  // or waiting to be: one request at a time; the rest raises `count`
     bool dirty = false;    // count has grown since
-    json::Value event{};
   };
   struct Alike {
-    std::deque<io::TimePoint> times;
+    std::vector<io::TimePoint> times;
   };
   struct Bucket {
     double tokens;
@@ -70,9 +78,8 @@ class EventRecorder {
   void write(const std::shared_ptr<Known>& known);
   void write_waiting();
   void send(const std::shared_ptr<Known>& known);
-  void written(const std::shared_ptr<Known>& known, const Result<json::Value>& answer, bool is_new);
-  json::Value make(const json::Value& about, std::string_view type, std::string_view reason,
-                   std::string_view message) const;
+  void written(const std::shared_ptr<Known>& known, const Result<json::Value>& answer);
+  json::Value make(const json::Value& about, std::string_view type, std::string_view reason) const;
 
   Client& client_;
   const RecorderOptions options_;
