@@ -6,7 +6,7 @@
 #include "kube/testing/fake_api.h"
 #include "kube/time.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 namespace divisi::kube {
 namespace {
@@ -203,6 +203,32 @@ TEST_F(RecorderTest, C22_AnObjectToldTooMuchAboutIsLeftAloneForAWhile) {
   loop_.run_for(300s);
   recorder_.record(about_, "Normal", "Later", "m");
   EXPECT_EQ(events().size(), 26u);
+}
+
+TEST_F(RecorderTest, OfThoseThatWaitTooLongTheWarningsStay) {
+  EventRecorder slow(client_, {.component = "test",
+                               .writes_per_second = 1,
+                               .writes_at_once = 1,
+                               .remembered = 4,
+                               .wall_clock = [this] { return loop_.wall(); }});
+  slow.record(about_, "Normal", "First", "is told at once");
+  slow.record(about_, "Warning", "Failed", "it went wrong");
+  for (int i = 0; i < 10; ++i) slow.record(about_, "Normal", "R" + std::to_string(i), "m");
+  std::vector<std::string> reasons;
+  for (const json::Value& event : events()) reasons.emplace_back(event.string_at({"reason"}));
+  EXPECT_THAT(reasons, ::testing::UnorderedElementsAre("First", "Failed", "R7", "R8", "R9"));
+}
+
+TEST_F(RecorderTest, AnEventThatSomebodyDeletedIsToldAnew) {
+  recorder_.record(about_, "Normal", "Started", "pod a");
+  const auto told = events();
+  ASSERT_EQ(told.size(), 1u);
+  api_.store.remove(kEvents, "default/" + std::string(told[0].string_at({"metadata", "name"})));
+  recorder_.record(about_, "Normal", "Started", "pod a");
+  const auto again = events();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].int_at({"count"}), 2);
+  EXPECT_EQ(again[0].string_at({"message"}), "pod a");
 }
 
 TEST_F(RecorderTest, LongTextIsCutAtAWholeCharacter) {
