@@ -100,6 +100,8 @@ void Planner::step_template() {
       if (status_.find("startTime") == nullptr) status_.set_time("startTime", seen_.now);
       return;
     }
+    // A job that was suspended meanwhile may still have pods of the former gang.
+    if (!seating_.leaving.empty()) return;
     return create_gang(want);
   }
   if (!whole) {
