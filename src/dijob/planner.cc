@@ -208,9 +208,7 @@ void Planner::support() {
   if (std::ranges::find(seen_.services, name) == seen_.services.end()) {
     first.emplace_back(CreateService{make_service(job_)});
   }
-  const bool creates = std::ranges::any_of(
-      out_.actions, [](const Action& each) { return std::holds_alternative<CreatePod>(each); });
-  if (creates && !seen_.has_secret) first.emplace_back(CreateSecret{});
+  if (plans<CreatePod>() && !seen_.has_secret) first.emplace_back(CreateSecret{});
   out_.actions.insert(out_.actions.begin(), std::make_move_iterator(first.begin()),
                       std::make_move_iterator(first.end()));
 }
@@ -245,13 +243,8 @@ Told Planner::when_told() const {
   if (!is_new || seen_.tell_first || job_.form != Form::kTasks || job_.preemptible) {
     return Told::kFirst;
   }
-  const auto any = [this](auto kind) {
-    return std::ranges::any_of(out_.actions, [](const Action& each) {
-      return std::holds_alternative<decltype(kind)>(each);
-    });
-  };
   // Whatever goes is written down before.
-  const bool makes_pods = any(CreatePod{}) && !any(DeletePod{});
+  const bool makes_pods = plans<CreatePod>() && !plans<DeletePod>();
   const bool later = status_.phase() == kStarting || (status_.phase() == kPending && makes_pods);
   return later ? Told::kSoon : Told::kFirst;
 }

@@ -7,6 +7,7 @@
 #include "dijob/roster.h"
 #include "dijob/seats.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,11 @@ class Planner {
   void suspend();
   void support();  // service and secret
   Told when_told() const;
+  template <class Kind>
+  bool plans() const {  // whether an action of that kind
+    return std::ranges::any_of(
+        out_.actions, [](const Action& each) { return std::holds_alternative<Kind>(each); });
+  }
   Plan finish();
 
   // planner_end.cc: jobs that are over.

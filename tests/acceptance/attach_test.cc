@@ -290,7 +290,7 @@ void start_after_the_hub_died(const Arguments& args) {
   demand(heard.wait_for(1), "the lost hub is named");
   router.off("peer_lost");
   const auto running = task.start();
-  task.use([](Context&) { std::this_thread::sleep_for(10ms); });
+  task.use([](Context&) {});
   task.run();
   jobs::append_line(args.at(0), "ended", std::to_string(node()));
 }
