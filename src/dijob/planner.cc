@@ -34,6 +34,7 @@ Plan plan(const Observed& observed) {
 
 Plan Planner::run() {
   auto read = read_job(seen_.object);
+  Status bad = read ? Status() : read.error();
   if (read) {
     job_ = *std::move(read);
   } else {
@@ -46,7 +47,8 @@ Plan Planner::run() {
   if (status_.terminal()) return clean();
 
   const bool is_new = status_.phase().empty();
-  if (const Status bad = read ? check(job_) : read.error(); !bad.ok()) {
+  if (bad.ok()) bad = check(job_);
+  if (!bad.ok()) {
     if (is_new) admit();
     fail(bad.message());
     return finish();
