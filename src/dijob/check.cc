@@ -14,8 +14,6 @@ namespace divisi::dijob {
 namespace {
 
 constexpr std::size_t kMaxLabel = 63;  // of DNS: service, host name, label value
-constexpr std::int64_t kMaxReplicas =
-    10'000;  // engine processes of a job; beyond is a slip of the pen
 
 template <class... Args>
 Status bad(fmt::format_string<Args...> text, Args&&... args) {

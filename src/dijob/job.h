@@ -95,6 +95,9 @@ struct Job {
 // another), or fields of the wrong kind; the message says which.
 Result<Job> read_job(const json::Value& object);
 
+// Engine processes of a job; beyond is a slip of the pen.
+inline constexpr int kMaxReplicas = 10'000;
+
 // The first violation of what a job must be, with the text that clients expect:
 // "the number of collector task is more than one".
 Status check(const Job& job);

@@ -155,10 +155,42 @@ TEST_F(OperatorEditTest, TheCleanPolicyIsTheOneOfTheEnd) {
   EXPECT_TRUE(cluster.pods("j").empty());
 }
 
-TEST_F(OperatorEditTest, ABadEditFailsTheJobWithItsText) {
+TEST_F(OperatorEditTest, ABadEditEndsNothingThatRuns) {
+  for (const bool tasks : {true, false}) {
+    SCOPED_TRACE(tasks ? "tasks" : "template");
+    create_running(tasks ? usual_job() : template_job("minReplicas: 2", "j"));
+    cluster.settle(1min);
+    const auto before = uids();
+    // One that can be read but not run, and one that cannot be read.
+    for (const std::string edit : {"{spec: {priority: wrong}}", "{spec: {backoffLimit: [3]}}"}) {
+      SCOPED_TRACE(edit);
+      cluster.edit_job("j", edit);
+      cluster.settle(1min);
+      EXPECT_EQ(uids(), before);
+      EXPECT_EQ(cluster.phase("j"), "Running");
+      EXPECT_NE(message("EditRefused").find(edit.substr(8, 8)), std::string::npos)
+          << message("EditRefused");
+      EXPECT_TRUE(told("Warning EditRefused"));
+      cluster.edit_job("j", "{spec: {priority: normal, backoffLimit: 3}}");
+      cluster.settle(1min);
+      EXPECT_EQ(cluster.condition("j", "EditRefused").string_at({"status"}), "False");
+      EXPECT_EQ(cluster.phase("j"), "Running");
+    }
+    EXPECT_EQ(uids(), before);
+    cluster.delete_job("j");
+    cluster.settle(1min);
+  }
+}
+
+TEST_F(OperatorEditTest, WithABadEditTheJobEndsWhenItsLastPodHas) {
   create_running(usual_job());
   cluster.edit_job("j", "{spec: {priority: wrong}}");
   cluster.settle();
+  for (const auto& [pod, uid] : uids()) {
+    EXPECT_EQ(cluster.phase("j"), "Running");
+    fail(pod);
+    cluster.settle();
+  }
   EXPECT_EQ(cluster.phase("j"), "Failed");
   EXPECT_NE(message("Failed").find("spec.priority"), std::string::npos);
 }

@@ -48,9 +48,16 @@ Plan Planner::run() {
 
   const bool is_new = status_.phase().empty();
   if (bad.ok()) bad = check(job_);
+  if (bad.ok()) bad = check_lists(job_, seen_.names);
   if (!bad.ok()) {
     if (is_new) admit();
-    fail(bad.message());
+    if (is_new || !runs_anything()) {
+      fail(bad.message());
+    } else {
+      // A slip in an edit does not end what has run for days.
+      tell_edits(
+          fmt::format("{}: the pods stay as they are until the spec is right", bad.message()));
+    }
     return finish();
   }
   if (refuse_changed_form()) return finish();
@@ -65,6 +72,10 @@ Plan Planner::run() {
   if (!status_.terminal()) support();
   force_stuck();
   return finish();
+}
+
+bool Planner::runs_anything() const {
+  return std::ranges::any_of(seen_.pods, [](const Pod& pod) { return pod.live() && !pod.over(); });
 }
 
 void Planner::admit() {
@@ -89,20 +100,19 @@ bool Planner::refuse_changed_form() {
     return false;
   }
   if (*before->as_string() == form) return false;
-  tell_edits(
-      {fmt::format("the job keeps its form {}, {} is not applied", *before->as_string(), form)});
+  tell_edits(fmt::format("the job keeps its form {}, {} is not applied: make a new job for that",
+                         *before->as_string(), form));
   return true;
 }
 
-void Planner::tell_edits(const std::vector<std::string>& refused) {
+void Planner::tell_edits(std::string refused) {
   constexpr std::string_view kType = "EditRefused";
   if (refused.empty()) {
     if (status_.holds(kType)) status_.set_condition(kType, false, "EditApplied", "");
     return;
   }
-  std::string text = fmt::format("{}: make a new job for that", fmt::join(refused, "; "));
-  if (!status_.holds(kType)) tell("Warning", "EditRefused", text);
-  status_.set_condition(kType, true, "EditRefused", std::move(text));
+  if (!status_.holds(kType)) tell("Warning", "EditRefused", refused);
+  status_.set_condition(kType, true, "EditRefused", std::move(refused));
 }
 
 // spec.replicas and the replicas of the task it means are one number with two names. Whichever
@@ -130,7 +140,7 @@ std::optional<int> Planner::scale_wish() {
   }
   int wish = follow_spec ? *job_.replicas : actual;
   const int least = whole_job ? job_.min_replicas : 1;
-  const int most = job_.max_replicas.value_or(10'000);
+  const int most = job_.max_replicas.value_or(kMaxReplicas);
   if (wish != actual && (wish < least || wish > most)) {
     tell(
         "Warning", "EditRefused",
@@ -269,8 +279,7 @@ const std::string& Planner::hash_of(const Task& task) {
 }
 
 void Planner::remove(const Pod& pod) {
-  const bool ended = pod.phase == "Failed" || pod.phase == "Succeeded";
-  out_.actions.emplace_back(DeletePod{.name = pod.name, .uid = pod.uid, .ended = ended});
+  out_.actions.emplace_back(DeletePod{.name = pod.name, .uid = pod.uid, .ended = pod.over()});
 }
 
 void Planner::tell(std::string_view type, std::string_view reason, std::string message) {

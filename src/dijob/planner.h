@@ -28,7 +28,8 @@ class Planner {
   std::optional<int> scale_wish();
   bool sync_spec();  // true: the spec must be written first
   bool refuse_changed_form();
-  void tell_edits(const std::vector<std::string>& refused);
+  bool runs_anything() const;
+  void tell_edits(std::string refused);  // empty: none
   bool deadline_passed();
   void suspend();
   void support();  // service and secret

@@ -14,7 +14,9 @@ namespace divisi::dijob {
 using namespace phases;
 
 void Planner::plan_tasks() {
-  tell_edits(refuse_edits(job_, status_.find("ranks")));
+  const auto refused = refuse_edits(job_, status_.find("ranks"));
+  tell_edits(
+      refused.empty() ? "" : fmt::format("{}: make a new job for that", fmt::join(refused, "; ")));
   roster_ = make_roster(job_, status_.find("ranks"), seen_.pods);
   status_["ranks"] = roster_.record;
   read_seats();

@@ -11,6 +11,7 @@ namespace divisi::dijob {
 using namespace phases;
 
 void Planner::plan_template() {
+  tell_edits("");
   if (job_.suspended) return suspend();
   if (status_.holds("Suspended")) {
     status_.set_condition("Suspended", false, "JobResumed", "job was resumed.");

@@ -35,6 +35,9 @@ std::string secret_name(const Job& job);  // with a part of the uid: none meets 
 // "<pod>.<service>.<space>.<domain>"
 std::string pod_host(const Job& job, const Slot& slot, int generation, const ClusterNames& names);
 
+// Fails for a job so large that the list of its hosts does not fit into a variable of a process.
+Status check_lists(const Job& job, const ClusterNames& names);
+
 // What tells one pod of a job from the others.
 struct PodPlace {
   Slot slot{};
@@ -111,6 +114,7 @@ struct Pod {
   int port = 22270;
 
   bool live() const noexcept { return !terminating; }
+  bool over() const noexcept { return phase == "Failed" || phase == "Succeeded"; }
 };
 
 // `object` is a pod of this job: by controller uid, or by labels without an owner.

@@ -34,7 +34,38 @@ std::string list(int count, const Text& text) {
   return joined;
 }
 
+// Linux starts no process with a longer "NAME=value" (MAX_ARG_STRLEN, with the zero at its end).
+constexpr std::size_t kMaxVariable = 128 * 1024 - 1;
+
+Status check_list(std::string_view name, std::size_t characters) {
+  characters += name.size() + 1;
+  if (characters <= kMaxVariable) return {};
+  return make_status(Code::kInvalid,
+                     "the hosts of the job would make {} {} characters long, and Linux takes {} in "
+                     "a variable: ask for fewer replicas, or give the job a shorter name",
+                     name, characters, kMaxVariable);
+}
+
 }  // namespace
+
+// As long as with the longest number everywhere, and a gang that was made anew hundreds of times.
+Status check_lists(const Job& job, const ClusterNames& names) {
+  constexpr int kGeneration = 999;
+  std::size_t hosts = 0;
+  std::size_t dialled = 0;
+  for (const Task& task : job.tasks) {
+    const int most =
+        job.form == Form::kTasks ? task.replicas : job.max_replicas.value_or(job.min_replicas);
+    const Slot last{task.name, std::max(most - 1, 0), std::max(most - 1, 0)};
+    hosts += static_cast<std::size_t>(most) * (pod_host(job, last, kGeneration, names).size() + 1);
+    if (job.topology != "mesh") continue;
+    const std::size_t address = pod_name(job, last, kGeneration).size() + service_name(job).size() +
+                                std::string_view("tcp://.:22270,").size();
+    dialled += static_cast<std::size_t>(most) * job.parallel_workers * address;
+  }
+  DIVISI_TRY_STATUS(check_list("DI_NODES", hosts));
+  return check_list("DI_ATTACHED_NODES_ARG", dialled);
+}
 
 PodVariables::PodVariables(const Job& job, const PodPeers& peers) : job_(job), peers_(peers) {
   write_nodes();

@@ -120,6 +120,33 @@ TEST(MakePod, ATemplateFormGetsTheArgumentsOfItsEngine) {
   EXPECT_EQ(count(variable(pod, "DI_NODES")), 3u);
 }
 
+// Beyond 128 KiB no container of the job would start.
+TEST(MakePod, TheListsOfHostsFitIntoAVariable) {
+  constexpr std::size_t kMost = 128 * 1024 - 1;
+  const auto longest = [](const Job& job) {
+    const std::vector<Slot> all = slots_of(job);
+    const json::Value pod =
+        PodMaker(job, {.all = all, .replicas = 1, .generation = 999}).make({all.back()});
+    return std::max(std::string("DI_NODES=").size() + variable(pod, "DI_NODES").size(),
+                    std::string("DI_ATTACHED_NODES_ARG=").size() +
+                        variable(pod, "DI_ATTACHED_NODES_ARG").size());
+  };
+  const auto largest = [&](auto make) {
+    int fits = 1;
+    for (int step = 4096; step > 0; step /= 2) {
+      if (check_lists(make(fits + step), {}).ok()) fits += step;
+    }
+    EXPECT_LE(longest(make(fits)), kMost);
+    EXPECT_GT(longest(make(fits + fits / 20)), kMost) << fits;
+    return make(fits + 1);
+  };
+  const Job tasks = largest([](int size) { return job_of(three_tasks(1, 1, size)); });
+  EXPECT_THAT(check_lists(tasks, {}).message(), ::testing::HasSubstr("DI_NODES"));
+  const Job mesh = largest([](int size) { return template_job(size, "mesh", 8); });
+  EXPECT_THAT(check_lists(mesh, {}).message(), ::testing::HasSubstr("DI_ATTACHED_NODES_ARG"));
+  EXPECT_TRUE(check_lists(template_job(500, "star", 20), {}).ok());
+}
+
 TEST(MakePod, M8_ADistributedLearnerFindsTheFirstOfItsTask) {
   const auto pods = pods_of(job_of(three_tasks(2, 1, 3)));
   const json::Value& collector = pods[5];
