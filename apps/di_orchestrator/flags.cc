@@ -77,9 +77,8 @@ void add_operator(CLI::App& app, Texts& texts) {
   app.add_flag("--leader-elect", texts.leader_elect, "of several operators one works at a time");
   app.add_option("--lease-lock-namespace", texts.lease_space,
                  "where the lease is (default: the name space of this pod)");
-  app.add_flag(
-      "--strict-admission", texts.strict_admission,
-      "bad jobs are refused by deploy/admission.yaml with the action Deny; says so in the log");
+  app.add_flag("--strict-admission", texts.strict_admission,
+               "keep deploy/admission.yaml at refusing bad jobs, where by itself it warns of them");
 }
 
 void add_server(CLI::App& app, Texts& texts) {

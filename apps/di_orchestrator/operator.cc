@@ -7,6 +7,7 @@
 #include "io/crypto.h"
 #include "kube/lease.h"
 #include "program.h"
+#include "strict_admission.h"
 
 #include <array>
 #include <chrono>
@@ -85,7 +86,7 @@ class Process {
     log::info("di-operator of {} jobs={}", session.config().described_by,
               flags.common.space.empty() ? "all" : flags.common.space);
     if (flags.strict_admission) {
-      log::info("strict admission: deploy/admission.yaml refuses with validationActions: [Deny]");
+      strict_ = std::make_unique<StrictAdmission>(session.client(), flags.sync_period);
     }
     jobs_ = std::make_unique<dijob::Operator>(session.client(), job_options(flags));
     allocator_ = std::make_unique<dijob::Allocator>(session.client(), allocator_options(flags));
@@ -101,6 +102,7 @@ class Process {
 
   // No more writes, then the lease goes back.
   void stop(std::function<void()> done) {
+    strict_.reset();
     allocator_->stop();
     jobs_->stop([this, done = std::move(done)]() mutable {
       if (election_ == nullptr) return done();
@@ -146,6 +148,7 @@ class Process {
     works_ = true;
     jobs_->start();
     allocator_->start();
+    if (strict_) strict_->start();
   }
 
   void elect(kube::Session& session, const OperatorFlags& flags) {
@@ -179,6 +182,7 @@ class Process {
   kube::Metrics metrics_;
   std::unique_ptr<dijob::Operator> jobs_;
   std::unique_ptr<dijob::Allocator> allocator_;
+  std::unique_ptr<StrictAdmission> strict_;  // only with --strict-admission
   std::unique_ptr<kube::Client> lease_client_;
   std::unique_ptr<kube::LeaderElection> election_;
   std::vector<std::unique_ptr<http::Server>> probes_;

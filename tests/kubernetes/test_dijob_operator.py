@@ -231,12 +231,21 @@ def test_a_bad_job_is_warned_of_when_it_is_submitted_and_refused_when_that_is_wa
             said := submit(f"warned-{time.monotonic_ns()}", *twice)).stderr and said)
         assert warned.returncode == 0 and "the number of collector task is more than one" in warned.stderr
         assert submit("fine", *FOUR).stderr == ""
-        control_plane.kubectl("apply", "-f", "-", stdin=text.replace("[Warn]", "[Deny]"))
-        refused = wait_for("the strict policy", lambda: (
-            said := submit(f"refused-{time.monotonic_ns()}", task("none"))).returncode != 0 and said)
-        assert "none type task has no name" in refused.stderr
+        with operator(control_plane, "--namespace=nowhere", "--strict-admission", "--sync-period=1s") as strict:
+            for _ in range(2):  # also when somebody applies the file again
+                refused = wait_for("the strict policy", lambda: (
+                    said := submit(f"refused-{time.monotonic_ns()}", task("none"))).returncode != 0 and said)
+                assert "none type task has no name" in refused.stderr
+                control_plane.kubectl("apply", "-f", "-", stdin=text)
+            control_plane.kubectl("delete", "-f", "-", stdin=text)
+            strict.says("there is no policy")
+        control_plane.kubectl("apply", "-f", "-", stdin=text)
+        binding = "validatingadmissionpolicybindings/dijobs.diengine.opendilab.org"
+        account = "--as=system:serviceaccount:di-system:di-orchestrator"
+        assert control_plane.run_kubectl("auth", "can-i", "patch", binding, account).stdout.strip() == "yes"
+        assert control_plane.run_kubectl("auth", "can-i", "patch", binding + "x", account).stdout.strip() == "no"
     finally:
-        control_plane.kubectl("delete", "-f", "-", stdin=text)
+        control_plane.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=text)
 
 
 def test_a_size_of_zero_is_refused_and_kubectl_scale_sets_the_collectors(jobs, kubelet, control_plane):
