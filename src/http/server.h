@@ -54,6 +54,8 @@ struct ServerOptions {
   // Longest silence inside a request's body; longest time in which nothing of an answer is taken.
   io::Duration body_timeout = std::chrono::seconds(30);
   io::Duration keep_alive = std::chrono::seconds(75);
+  // How a request that cannot be read is answered; null: its status and one line of text.
+  std::function<Response(int status, std::string_view why)> refusal{};
 };
 
 class Server {

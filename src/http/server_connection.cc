@@ -16,6 +16,10 @@ constexpr std::size_t kReadAhead = std::size_t{64} << 10;
 // A client that sends request after request without taking the answers waits from here on.
 constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;
 
+Response plain_refusal(int status, std::string_view why) {
+  return {status, {{"Content-Type", "text/plain"}}, fmt::format("{}\n", why)};
+}
+
 }  // namespace
 
 ServerConnection::ServerConnection(io::Reactor& reactor, std::weak_ptr<Owner> owner,
@@ -135,9 +139,10 @@ void ServerConnection::refuse(const ParseError& why) {
   timer_.reset();
   state_ = State::kAnswering;
   closing_ = true;
-  const std::string text = fmt::format("{}\n", why.text);
-  send_head({.status = why.status, .headers = {{"Content-Type", "text/plain"}}}, text.size());
-  send_body(text);
+  const Response answer = options_.refusal ? options_.refusal(why.status, why.text)
+                                           : plain_refusal(why.status, why.text);
+  send_head({.status = answer.status, .headers = answer.headers}, answer.body.size());
+  send_body(answer.body);
   end_answer();
 }
 

@@ -39,9 +39,12 @@ http::Response success(std::string_view message, json::Value data) {
 }
 
 http::Response failed(const Status& status) {
-  std::string message = status.message();
+  return failed(http_status_of(status.code()), status.message());
+}
+
+http::Response failed(int http_status, std::string message) {
   std::ranges::transform(message, message.begin(), plain);
-  http::Response answer = envelope(http_status_of(status.code()), std::move(message), {});
+  http::Response answer = envelope(http_status, std::move(message), {});
   if (answer.status == 401) answer.headers.add("WWW-Authenticate", "Bearer");
   return answer;
 }

@@ -15,6 +15,7 @@ http::Response success(std::string_view message, json::Value data = {});
 // plain ASCII, and quotes in it backquotes: it may show what a stranger sent, and a client that
 // swaps quote characters before it parses must still be able to.
 http::Response failed(const Status& status);
+http::Response failed(int http_status, std::string message);
 
 // What the cluster says about our own request. That we are not allowed to, or wrote something
 // invalid, is no mistake of the client: only "not there" and "changed meanwhile" reach it as such.

@@ -3,6 +3,7 @@
 #include "http/server.h"
 #include "server/api.h"
 #include "server/body.h"
+#include "server/envelope.h"
 
 #include <utility>
 
@@ -45,6 +46,9 @@ class TwoPorts final : public Server {
     server.address = where;
     server.limits.max_body_bytes = kMaxBodyBytes;
     server.max_connections = options_.max_connections;
+    server.refusal = [](int status, std::string_view why) {
+      return failed(status, std::string(why));
+    };
     auto listening = http::Server::listen(
         reactor, std::move(server),
         [this](const std::shared_ptr<http::ServerCall>& call) { api_.handle(call); });

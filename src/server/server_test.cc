@@ -5,7 +5,7 @@
 #include "kube/testing/fake_path.h"
 #include "kube/testing/fake_verbs.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <chrono>
 #include <future>
@@ -146,7 +146,10 @@ TEST_F(ServerTest, BodiesNeedNoContentTypeAndMayComeWithADelete) {
   EXPECT_EQ(replicas(), 5);
   EXPECT_EQ(fetch({"DELETE", target, {}, R"({"replicas": 4})"})->status, 200);
   EXPECT_EQ(replicas(), 1);
-  EXPECT_EQ(fetch({"POST", target, {}, std::string(100'000, ' ')})->status, 413);
+  const auto too_large = fetch({"POST", target, {}, std::string(100'000, ' ')});
+  EXPECT_EQ(too_large->status, 413);
+  EXPECT_THAT(too_large->body,
+              ::testing::StartsWith(R"({"success":false,"code":1,"message":"a body of 100000)"));
 }
 
 TEST_F(ServerTest, AStreamOfMembersEndsWhenTheServerStops) {
