@@ -62,6 +62,32 @@ TEST_F(OperatorTemplateTest, O072_APodMadeForAnotherSizeRestartsTheGang) {
   EXPECT_EQ(cluster.pod_names("g"), (Names{"g-1-0", "g-1-1"}));
 }
 
+// The names of two generations differ: the server would let two pods of a rank live side by side.
+TEST_F(OperatorTemplateTest, AGangThatIsResumedWaitsUntilTheFormerOneHasLeft) {
+  create_running(template_job("minReplicas: 2"), "g");
+  cluster.kubelet.automatic = true;  // from now on pods take their time to leave
+  cluster.on_change = [this](const SimCluster::Change&) {
+    std::map<std::string, Names> by_rank;
+    for (const std::string& pod : cluster.pod_names("g")) by_rank[rank(pod)].push_back(pod);
+    for (const auto& [rank, pods] : by_rank) {
+      EXPECT_EQ(pods.size(), 1u) << pods.front() << " and " << pods.back() << " of rank " << rank;
+    }
+  };
+  for (int round = 0; round < 5; ++round) {
+    cluster.delete_pod(fmt::format("g-{}-1", cluster.status("g", "generation")));
+    cluster.settle(10ms);
+    ASSERT_EQ(cluster.phase("g"), "Restarting");
+    cluster.edit_job("g", "{spec: {suspend: true}}");
+    cluster.settle(10ms);
+    cluster.edit_job("g", "{spec: {suspend: false}}");
+    cluster.settle(10ms);
+    ASSERT_FALSE(cluster.pods("g").empty()) << "the former gang should be leaving still";
+    cluster.settle(1min);
+    ASSERT_EQ(cluster.phase("g"), "Running");
+    EXPECT_EQ(cluster.pods("g").size(), 2u);
+  }
+}
+
 TEST_F(OperatorTemplateTest, O075_TheStatusSaysHowLargeTheGangIs) {
   create_running(template_job("minReplicas: 2, maxReplicas: 5"), "g");
   cluster.edit_status("g", "{replicas: 4}");

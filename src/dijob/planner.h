@@ -69,7 +69,17 @@ class Planner {
 
   // planner_template.cc
   void plan_template();
+  struct Gang {
+    int want = 0;           // pods
+    int live = 0;           // pods that are not leaving
+    bool mismatch = false;  // some are not of this gang, of this size, or at their place
+    bool whole = false;
+  };
   void step_template();
+  Gang seat_gang();
+  Seat seat_of_gang(const Task& task, const Pod& pod) const;
+  void leave_generation();
+  void pending_gang(const Gang& gang);
   void create_gang(int want);
   void restart_gang(std::string message);
 

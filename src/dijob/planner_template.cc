@@ -23,66 +23,10 @@ void Planner::plan_template() {
 }
 
 void Planner::step_template() {
-  const json::Array* const nodes = allocation();
-  if (job_.preemptible) {
-    status_.set_number("replicas", nodes == nullptr ? 0 : static_cast<int>(nodes->size()));
-  }
-  const int want = status_.number("replicas");
-  const int generation = status_.number("generation");
-  const Task& task = job_.tasks.front();
-
-  roster_ = {};
-  seating_ = {};
-  for (int rank = 0; rank < want; ++rank) {
-    const Slot slot{task.name, rank, rank};
-    roster_.slots.push_back(slot);
-    roster_.all.push_back(slot);
-    seating_.seats.push_back(
-        {.slot = slot, .name = pod_name(job_, slot, generation), .task = &task});
-  }
-  std::size_t live = 0;
-  bool mismatch = false;
-  for (const Pod& pod : seen_.pods) {
-    if (pod.terminating) {
-      seating_.leaving.push_back(&pod);
-      continue;
-    }
-    ++live;
-    mismatch |= pod.replicas.value_or(want) != want;
-    const auto seat = std::ranges::find(seating_.seats, pod.name, &Seated::name);
-    if (seat == seating_.seats.end()) {
-      mismatch = true;
-      continue;
-    }
-    const bool ended = pod.phase == "Failed" || pod.phase == "Unknown";
-    seat->pod = &pod;
-    seat->seat = Seat::kActive;
-    if (pod.phase == "Succeeded") seat->seat = Seat::kSucceeded;
-    if (ended) seat->seat = Seat::kFailed;
-    if (ended && (rejected(pod) || (job_.preemptible && pod.exit_143) ||
-                  exit_action(job_, task, pod) == ExitAction::kIgnore)) {
-      seat->seat = Seat::kReplace;
-    }
-    if (job_.preemptible && nodes != nullptr) {
-      mismatch |= pod.placed_on != node_of(*seat);
-    }
-  }
+  const Gang gang = seat_gang();
   const auto& seats = seating_.seats;
-  const bool whole =
-      std::ranges::all_of(seats, [](const Seated& seat) { return seat.taken(); }) && !mismatch;
-
-  if (status_.phase() == kRestarting) {
-    bool left = false;
-    for (const Pod& pod : seen_.pods) {
-      // Of the new gang already: another operator has gone on, and this view of the job is old.
-      if (pod.generation == generation) continue;
-      left = true;
-      if (pod.live()) remove(pod);
-    }
-    if (!left) status_.enter(kPending, "job is pending since job restarted.");
-    return;
-  }
-  if (whole && want > 0 && std::ranges::all_of(seats, [](const Seated& seat) {
+  if (status_.phase() == kRestarting) return leave_generation();
+  if (gang.whole && gang.want > 0 && std::ranges::all_of(seats, [](const Seated& seat) {
         return seat.seat == Seat::kSucceeded;
       })) {
     return succeed();
@@ -91,26 +35,13 @@ void Planner::step_template() {
     if (must_fail_at_once()) return;
     return restart_or_fail(bad);
   }
-  if (status_.phase() == kPending) {
-    const bool refused =
-        std::ranges::any_of(seats, [](const Seated& seat) { return seat.seat == Seat::kReplace; });
-    if (mismatch || refused) return restart_gang("job is restarting since conditions changed.");
-    if (want > 0 && whole) {
-      status_.enter(kStarting, "job is starting since all pods are created.");
-      tell("Normal", "JobStarting", "job is starting since all replicas are created.");
-      if (status_.find("startTime") == nullptr) status_.set_time("startTime", seen_.now);
-      return;
-    }
-    // A job that was suspended meanwhile may still have pods of the former gang.
-    if (!seating_.leaving.empty()) return;
-    return create_gang(want);
-  }
-  if (!whole) {
+  if (status_.phase() == kPending) return pending_gang(gang);
+  if (!gang.whole) {
     return restart_gang(
-        live != static_cast<std::size_t>(want)
+        gang.live != gang.want
             ? fmt::format(
-                  "job is restarting since the created pods {} are not matched replicas {}.", live,
-                  want)
+                  "job is restarting since the created pods {} are not matched replicas {}.",
+                  gang.live, gang.want)
             : "job is restarting since conditions changed.");
   }
   if (status_.phase() == kStarting &&
@@ -118,6 +49,78 @@ void Planner::step_template() {
     status_.enter(kRunning, "job is running since all pods are ready.");
     tell("Normal", "JobRunning", "job is running since all replicas are ready.");
   }
+}
+
+Planner::Gang Planner::seat_gang() {
+  const json::Array* const nodes = allocation();
+  if (job_.preemptible) {
+    status_.set_number("replicas", nodes == nullptr ? 0 : static_cast<int>(nodes->size()));
+  }
+  const Task& task = job_.tasks.front();
+  Gang gang{.want = status_.number("replicas")};
+  roster_ = {};
+  seating_ = {};
+  for (int rank = 0; rank < gang.want; ++rank) {
+    const Slot slot{task.name, rank, rank};
+    roster_.slots.push_back(slot);
+    roster_.all.push_back(slot);
+    seating_.seats.push_back(
+        {.slot = slot, .name = pod_name(job_, slot, status_.number("generation")), .task = &task});
+  }
+  for (const Pod& pod : seen_.pods) {
+    if (pod.terminating) {
+      seating_.leaving.push_back(&pod);
+      continue;
+    }
+    ++gang.live;
+    const auto seat = std::ranges::find(seating_.seats, pod.name, &Seated::name);
+    if (seat == seating_.seats.end()) {
+      gang.mismatch = true;
+      continue;
+    }
+    seat->pod = &pod;
+    seat->seat = seat_of_gang(task, pod);
+    gang.mismatch |= pod.replicas.value_or(gang.want) != gang.want;
+    if (job_.preemptible && nodes != nullptr) gang.mismatch |= pod.placed_on != node_of(*seat);
+  }
+  gang.whole = !gang.mismatch && std::ranges::all_of(seating_.seats, &Seated::taken);
+  return gang;
+}
+
+Seat Planner::seat_of_gang(const Task& task, const Pod& pod) const {
+  if (pod.phase == "Succeeded") return Seat::kSucceeded;
+  if (pod.phase != "Failed" && pod.phase != "Unknown") return Seat::kActive;
+  const bool costs_nothing = rejected(pod) || (job_.preemptible && pod.exit_143) ||
+                             exit_action(job_, task, pod) == ExitAction::kIgnore;
+  return costs_nothing ? Seat::kReplace : Seat::kFailed;
+}
+
+// Once the former gang is gone, the next is made.
+void Planner::leave_generation() {
+  bool left = false;
+  for (const Pod& pod : seen_.pods) {
+    // Of the new gang already: another operator has gone on, and this view of the job is old.
+    if (pod.generation == status_.number("generation")) continue;
+    left = true;
+    if (pod.live()) remove(pod);
+  }
+  if (!left) status_.enter(kPending, "job is pending since job restarted.");
+}
+
+void Planner::pending_gang(const Gang& gang) {
+  const bool refused = std::ranges::any_of(
+      seating_.seats, [](const Seated& seat) { return seat.seat == Seat::kReplace; });
+  if (gang.mismatch || refused) {
+    return restart_gang("job is restarting since conditions changed.");
+  }
+  if (gang.want > 0 && gang.whole) {
+    status_.enter(kStarting, "job is starting since all pods are created.");
+    tell("Normal", "JobStarting", "job is starting since all replicas are created.");
+    if (status_.find("startTime") == nullptr) status_.set_time("startTime", seen_.now);
+    return;
+  }
+  // A job that was suspended meanwhile may still have pods of the former gang.
+  if (seating_.leaving.empty()) create_gang(gang.want);
 }
 
 void Planner::create_gang(int want) {
