@@ -10,7 +10,7 @@ function(divisi_module name)
   foreach(dep ${ARG_DEPS})
     target_link_libraries(divisi_${name} PUBLIC divisi_${dep})
   endforeach()
-  target_link_libraries(divisi_${name} PUBLIC fmt::fmt-header-only Threads::Threads PRIVATE ${ARG_LIBS})
+  target_link_libraries(divisi_${name} PUBLIC divisi_fmt Threads::Threads PRIVATE ${ARG_LIBS})
   set_property(GLOBAL APPEND PROPERTY DIVISI_MODULES divisi_${name})
 endfunction()
 
@@ -30,6 +30,11 @@ function(divisi_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(NOT DIVISI_SANITIZE STREQUAL "thread")
+    # What is tested is optimised. The tests themselves compile in half the time without; not so
+    # under ThreadSanitizer, where they would run the slower.
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
 
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
   if(DIVISI_TEST_FOLDERS AND NOT folder IN_LIST DIVISI_TEST_FOLDERS)

@@ -15,10 +15,12 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")  # checks stay on: NDEBUG is never define
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # base_dir and no hash_dir: a fresh clone elsewhere hits the same cache entries. A script of
-  # the same name, because clang-tidy knows that a command may begin with "ccache".
+  # base_dir and no hash_dir: a fresh clone elsewhere hits the same cache entries. One locale: Python
+  # sets another where there is none, and the build of a wheel would miss them. A script of the same
+  # name, because clang-tidy knows that a command may begin with "ccache".
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/ccache @ONLY CONTENT [[#!/bin/sh
-export CCACHE_BASEDIR='@CMAKE_SOURCE_DIR@' CCACHE_NOHASHDIR=1
+unset LC_ALL LC_CTYPE LC_MESSAGES
+export LANG=C.UTF-8 CCACHE_BASEDIR='@CMAKE_SOURCE_DIR@' CCACHE_NOHASHDIR=1
 exec '@CCACHE@' "$@"
 ]])
   file(CHMOD ${CMAKE_BINARY_DIR}/ccache

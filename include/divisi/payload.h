@@ -156,7 +156,7 @@ template <class... T>
 const PayloadView& pack_args(PackScratch& scratch, const T&... args) {
   static_assert(is_packable_v<T...>,
                 "an argument has no MessagePack form: list its fields with DIVISI_FIELDS");
-  constexpr std::size_t kKeywords = (std::size_t{0} + ... + std::size_t{detail::kIsKw<T>});
+  constexpr auto kKeywords = (std::size_t{0} + ... + std::size_t{detail::kIsKw<T>});
   constexpr std::size_t kPositional = sizeof...(T) - kKeywords;
   PayloadView& view = scratch.view();
   view = {};

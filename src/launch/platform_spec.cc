@@ -5,6 +5,7 @@
 #include "launch/limits.h"
 #include "launch/text.h"
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <iterator>

@@ -1,7 +1,7 @@
-// What every medium promises when links break and peers go away: a proxy between the nodes cuts,
+// What every medium promises when links break and peers go away: a bad wire between the nodes cuts,
 // stalls and swallows.
+#include "mesh/testing/bad_wire.h"
 #include "mesh/testing/medium.h"
-#include "mesh/testing/proxy.h"
 #include "mesh/testing/test_node.h"
 
 #include <gmock/gmock.h>
@@ -57,15 +57,15 @@ void expect_all_in_order(Inbox<int>& seen, int count) {
 
 TEST_P(FaultConformance, CutsInTheMiddleOfMessagesLoseRepeatAndReorderNothing) {
   TestNode a(0, fresh(), {});
-  Proxy proxy(a->address());
-  TestNode b(1, "", {proxy.address()});
+  BadWire wire(a->address());
+  TestNode b(1, "", {wire.address()});
   link(a, b);
   Inbox<int> at_a;
   Inbox<int> at_b;
   a.on("n", [&](int n, const Buffer& bytes) { at_a.add(is_numbered(bytes, n) ? n : -1); });
   b.on("n", [&](int n, const Buffer& bytes) { at_b.add(is_numbered(bytes, n) ? n : -1); });
   constexpr int kCount = 400;
-  proxy.cut_every(1'000'003);
+  wire.cut_every(1'000'003);
   std::thread other([&] {
     for (int i = 0; i < kCount; ++i) EXPECT_TRUE(b.emit("n", i, numbered(i)).ok());
   });
@@ -73,8 +73,8 @@ TEST_P(FaultConformance, CutsInTheMiddleOfMessagesLoseRepeatAndReorderNothing) {
   other.join();
   expect_all_in_order(at_a, kCount);
   expect_all_in_order(at_b, kCount);
-  proxy.cut_every(0);
-  EXPECT_GE(proxy.cuts(), 10u);
+  wire.cut_every(0);
+  EXPECT_GE(wire.cuts(), 10u);
   EXPECT_GE(a.stats_of(1).reconnects, 10u);
   EXPECT_TRUE(a->flush(kDeadline));
   EXPECT_TRUE(b->flush(kDeadline));
@@ -83,8 +83,8 @@ TEST_P(FaultConformance, CutsInTheMiddleOfMessagesLoseRepeatAndReorderNothing) {
 
 TEST_P(FaultConformance, ALinkThatIsCutAndIdleIsAcknowledgedAfterwards) {
   TestNode a(0, fresh(), {});
-  Proxy proxy(a->address());
-  TestNode b(1, "", {proxy.address()});
+  BadWire wire(a->address());
+  TestNode b(1, "", {wire.address()});
   link(a, b);
   Inbox<int> seen;
   a.on("n", [&](int n, const Buffer&) { seen.add(n); });
@@ -93,7 +93,7 @@ TEST_P(FaultConformance, ALinkThatIsCutAndIdleIsAcknowledgedAfterwards) {
     ASSERT_TRUE(seen.reaches(static_cast<std::size_t>(round) + 1));
     EXPECT_TRUE(b->flush(kDeadline)) << round;
     const auto reconnects = b.stats_of(0).reconnects;
-    proxy.cut();
+    wire.cut();
     ASSERT_TRUE(eventually([&] { return b.stats_of(0).reconnects > reconnects; }));
   }
 }
@@ -102,8 +102,8 @@ TEST_P(FaultConformance, AReceiverThatWasFullWhenTheLinkBrokeGoesOn) {
   NodeOptions options;
   options.queue_bytes = 1 << 20;
   TestNode a(0, fresh(), {}, options);
-  Proxy proxy(a->address());
-  TestNode b(1, "", {proxy.address()}, options);
+  BadWire wire(a->address());
+  TestNode b(1, "", {wire.address()}, options);
   link(a, b);
   Door door;
   Inbox<int> seen;
@@ -117,7 +117,7 @@ TEST_P(FaultConformance, AReceiverThatWasFullWhenTheLinkBrokeGoesOn) {
   });
   EXPECT_TRUE(eventually([&] { return b.stats_of(0).queued_bytes > 700'000; }));
   const auto reconnects = b.stats_of(0).reconnects;
-  proxy.cut();
+  wire.cut();
   EXPECT_TRUE(eventually([&] { return b.stats_of(0).reconnects > reconnects; }));
   door.open();
   sender.join();
@@ -126,19 +126,19 @@ TEST_P(FaultConformance, AReceiverThatWasFullWhenTheLinkBrokeGoesOn) {
 
 TEST_P(FaultConformance, ASilentPeerIsLostAndComesBackWithAllThatWasKept) {
   TestNode a(0, fresh(), {}, impatient());
-  Proxy proxy(a->address());
-  TestNode b(1, "", {proxy.address()}, impatient());
+  BadWire wire(a->address());
+  TestNode b(1, "", {wire.address()}, impatient());
   link(a, b);
   Inbox<int> seen;
   a.on("n", [&](int n) { seen.add(n); });
   ASSERT_TRUE(b.emit("n", 0).ok());
   ASSERT_TRUE(seen.reaches(1));
-  proxy.swallow(true);  // half-open: no end, no error, no bytes
+  wire.swallow(true);  // half-open: no end, no error, no bytes
   ASSERT_TRUE(a.hears(PeerChange::kLost, 1));
   ASSERT_TRUE(b.hears(PeerChange::kLost, 0));
   EXPECT_TRUE(b->peers().front().lost);
   for (int i = 1; i < 100; ++i) ASSERT_TRUE(b.emit("n", i).ok());
-  proxy.swallow(false);
+  wire.swallow(false);
   ASSERT_TRUE(a.hears(PeerChange::kBack, 1));
   ASSERT_TRUE(b.hears(PeerChange::kBack, 0));
   expect_all_in_order(seen, 100);
@@ -149,18 +149,18 @@ TEST_P(FaultConformance, EmitsDoNotWaitForALostPeerAndTheGapIsToldToBothSides) {
   NodeOptions options = impatient();
   options.queue_bytes = 100'000;
   TestNode a(0, fresh(), {}, options);
-  Proxy proxy(a->address());
-  TestNode b(1, "", {proxy.address()}, options);
+  BadWire wire(a->address());
+  TestNode b(1, "", {wire.address()}, options);
   link(a, b);
   Inbox<int> seen;
   a.on("n", [&](int n, const std::string&) { seen.add(n); });
-  proxy.swallow(true);
+  wire.swallow(true);
   ASSERT_TRUE(b.hears(PeerChange::kLost, 0));
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(b.emit("n", i, std::string(10'000, 'x')).ok());
   const auto dropped = b.stats_of(0).dropped;
   EXPECT_GE(dropped, 90u);
   EXPECT_LE(b.stats_of(0).queued_bytes, 110'000u);
-  proxy.swallow(false);
+  wire.swallow(false);
   expect_all_in_order(seen, static_cast<int>(100 - dropped));
   EXPECT_TRUE(eventually([&] { return a.stats_of(1).gaps == dropped; }));
 }
@@ -169,28 +169,28 @@ TEST_P(FaultConformance, AStalledPeerDelaysOthersOnlyUntilItIsLost) {
   NodeOptions options = impatient();
   options.queue_bytes = 100'000;
   TestNode hub(0, fresh(), {}, options);
-  Proxy proxy(hub->address());
-  TestNode stalled(1, "", {proxy.address()}, options);
+  BadWire wire(hub->address());
+  TestNode stalled(1, "", {wire.address()}, options);
   TestNode other(2, "", {hub->address()}, options);
   link(hub, stalled);
   link(hub, other);
   Inbox<int> seen;
   other.on("n", [&](int n, const Buffer&) { seen.add(n); });
   stalled.on("n", [&](int, const Buffer&) {});
-  proxy.stall(true);
+  wire.stall(true);
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(hub.emit("n", i, numbered(i)).ok());  // to both
   expect_all_in_order(seen, 100);
   EXPECT_TRUE(hub.hears(PeerChange::kLost, 1));
-  proxy.stall(false);
+  wire.stall(false);
 }
 
 TEST_P(FaultConformance, AShortInterruptionIsNoLoss) {
   TestNode a(0, fresh(), {});
-  Proxy proxy(a->address());
-  TestNode b(1, "", {proxy.address()});
+  BadWire wire(a->address());
+  TestNode b(1, "", {wire.address()});
   link(a, b);
   for (int i = 1; i <= 5; ++i) {
-    proxy.cut();
+    wire.cut();
     ASSERT_TRUE(eventually([&] { return b.stats_of(0).reconnects >= static_cast<unsigned>(i); }));
   }
   EXPECT_THAT(a.changes().values(), ElementsAre(Pair(PeerChange::kJoined, 1)));

@@ -150,16 +150,24 @@ class Node {
   // Loop only.
   void flush_links();
 
-  // node_links.cc: loop only.
-  Status start_on_loop();
+  // node.cc
   Status await_links();
-  std::string missing_links() const;  // mutex_ held
+  std::string missing_links() const;      // mutex_ held
+  PeerInfo info(const Link& link) const;  // mutex_ held
+
+  // node_dial.cc: loop only.
+  Status start_on_loop();
   void dial(const std::shared_ptr<Dialer>& dialer);
   void redial_later(const std::shared_ptr<Dialer>& dialer);
   void dial_failed(const std::shared_ptr<Dialer>& dialer, const Status& status);
+  void dialer_joined(const std::shared_ptr<Dialer>& dialer);
+  void forget(const std::shared_ptr<Connection>& connection);
+  bool preferred(const Connection& connection, const Identity& peer) const;
+  Handshake::Verdict admit(const Connection& connection, const Identity& peer);
   void greeted(const std::shared_ptr<Connection>& connection);
   void refused(const std::shared_ptr<Connection>& connection);
-  Handshake::Verdict admit(const Connection& connection, const Identity& peer);
+
+  // node_links.cc: loop only.
   void attach(const std::shared_ptr<Connection>& connection);
   void detach(const LinkPtr& link, const std::string& reason);
   void connection_ended(const std::shared_ptr<Connection>& connection, const Status& why);
@@ -168,22 +176,21 @@ class Node {
   void say_why(const LinkPtr& link, const std::string& reason);
   void complain(const std::string& text);
   void retire(const LinkPtr& link, bool said_goodbye);
-  void received(const LinkPtr& link);
-  void dialer_joined(const std::shared_ptr<Dialer>& dialer);
-  void say_goodbye(bool politely);
-  void stop_on_loop();
-  void forget(const std::shared_ptr<Connection>& connection);
-  bool preferred(const Connection& connection, const Identity& peer) const;
-  std::uint64_t window() const;  // mutex_ held
   void tick();
   void tell(PeerChange change, const Link& link);
+  void say_goodbye(bool politely);
+  void stop_on_loop();
+
+  // node_receive.cc: loop only.
+  void received(const LinkPtr& link);
   void count_received(const Received& events);  // mutex_ held
   void relay(const LinkPtr& from, const Received& events);
   void open_relay(Lock& lock);  // mutex_ held
   void grant_after_relay(Lock& lock, const LinkPtr& acknowledged_by);
   void update_grant(Link& link);  // mutex_ held
   void schedule_ack(const LinkPtr& link);
-  PeerInfo info(const Link& link) const;  // mutex_ held
+  std::uint64_t least_window() const;
+  std::uint64_t window() const;  // mutex_ held
 
   // Constant after construction.
   io::Reactor& reactor_;

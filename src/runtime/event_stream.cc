@@ -6,8 +6,8 @@ namespace divisi::runtime {
 
 Status EventStream::write(std::string_view piece, const OnEvent& on_event) {
   // A line ends with \r\n, \n or \r, and the two characters may come in two pieces.
-  if (after_return_ && piece.starts_with('\n')) piece.remove_prefix(1);
-  if (!piece.empty()) after_return_ = false;
+  if (piece.empty()) return {};
+  if (std::exchange(after_return_, false) && piece.starts_with('\n')) piece.remove_prefix(1);
   while (!piece.empty()) {
     const std::size_t end = piece.find_first_of("\r\n");
     const std::string_view part = piece.substr(0, end);

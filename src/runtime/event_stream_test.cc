@@ -32,12 +32,13 @@ Heard read(std::string_view text, std::size_t most) {
 
 TEST(EventStreamTest, AnyCutOfTheBytesGivesTheSameEvents) {
   constexpr std::string_view kText =
-      ": still here\n\nevent: members\ndata: {\"members\":[]}\n\r\n"
+      ": still here\n\nevent: members\ndata: {\"members\":[]}\n\r\ndata: three\r\n\n"
       "data: one\r\ndata:two\rid: 7\revent:other\r\n\r\ndata\n\nevent: without data\n\ndata: cut "
       "off";
   for (std::size_t most = 1; most <= kText.size(); ++most) {
-    EXPECT_THAT(read(kText, most), ElementsAre(Pair("members", "{\"members\":[]}"),
-                                               Pair("other", "one\ntwo"), Pair("message", "")))
+    EXPECT_THAT(read(kText, most),
+                ElementsAre(Pair("members", "{\"members\":[]}"), Pair("message", "three"),
+                            Pair("other", "one\ntwo"), Pair("message", "")))
         << most << " bytes at a time";
   }
 }

@@ -1,6 +1,6 @@
 // Two nodes with a bad wire between them: nothing is lost, repeated or out of order.
-#include "chaos/bad_wire.h"
 #include "chaos/traffic.h"
+#include "mesh/testing/bad_wire.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,6 @@
 
 namespace {
 
-using chaos::BadWire;
 using chaos::counters_of;
 using chaos::demand;
 using chaos::PeerChanges;
@@ -18,6 +17,7 @@ using chaos::Receiver;
 using chaos::send_number;
 using divisi::Parallel;
 using divisi::ParallelOptions;
+using divisi::mesh::testing::BadWire;
 using jobs::Arguments;
 using jobs::Folder;
 using jobs::kSoon;

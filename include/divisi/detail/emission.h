@@ -147,16 +147,15 @@ class TypedEmission final : public Emission {
   }
 
   void* store() override {
-    std::apply(
-        [&](auto&... given) {
+    return std::apply(
+        [&](auto&... given) -> void* {
           if constexpr (Queue::kBoxed) {
-            stored_.emplace(std::make_unique<Tuple>(given.take()...));
+            return &stored_.emplace(std::make_unique<Tuple>(given.take()...));
           } else {
-            stored_.emplace(given.take()...);
+            return &stored_.emplace(given.take()...);
           }
         },
         given_);
-    return &*stored_;
   }
 
  private:

@@ -81,13 +81,7 @@ def _row(ctx: Any) -> Dict[str, Any]:
     return row
 
 
-def console_logger(train_show_freq: int = 100, stream: Optional[TextIO] = None) -> Callable:
-    """A middleware that prints one line for each evaluation, and one every ``train_show_freq`` training
-    iterations. Active in learners and evaluators.
-
-    :param train_show_freq: in training iterations; 0: evaluations only
-    :param stream: default the standard output
-    """
+def _row_logger(train_show_freq: int, write: Callable[[Dict[str, Any]], None]) -> Callable:
     if not plays(Role.LEARNER, Role.EVALUATOR):
         return task.void()
     shown = 0
@@ -99,13 +93,27 @@ def console_logger(train_show_freq: int = 100, stream: Optional[TextIO] = None) 
             return
         if is_shown:
             shown = ctx.train_iter
+        write(_row(ctx))
+
+    return _logger
+
+
+def console_logger(train_show_freq: int = 100, stream: Optional[TextIO] = None) -> Callable:
+    """A middleware that prints one line for each evaluation, and one every ``train_show_freq`` training
+    iterations. Active in learners and evaluators.
+
+    :param train_show_freq: in training iterations; 0: evaluations only
+    :param stream: default the standard output
+    """
+
+    def write(row: Dict[str, Any]) -> None:
         texts = [
             f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
-            for key, value in _row(ctx).items()
+            for key, value in row.items()
         ]
         print(" ".join(texts), file=stream or sys.stdout, flush=True)
 
-    return _logger
+    return _row_logger(train_show_freq, write)
 
 
 def jsonl_logger(path: str, train_show_freq: int = 100) -> Callable:
@@ -115,22 +123,13 @@ def jsonl_logger(path: str, train_show_freq: int = 100) -> Callable:
     :param path: of the file; its folder is made
     :param train_show_freq: in training iterations; 0: evaluations only
     """
-    if not plays(Role.LEARNER, Role.EVALUATOR):
-        return task.void()
-    shown = 0
 
-    def _logger(ctx: Any) -> None:
-        nonlocal shown
-        is_shown = bool(train_show_freq) and ctx.train_iter - shown >= train_show_freq
-        if not is_shown and math.isinf(ctx.eval_value):
-            return
-        if is_shown:
-            shown = ctx.train_iter
+    def write(row: Dict[str, Any]) -> None:
         try:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             with open(path, "a", encoding="utf-8") as file:
-                file.write(json.dumps({"time": time.time(), **_row(ctx)}) + "\n")
+                file.write(json.dumps({"time": time.time(), **row}) + "\n")
         except OSError as error:
             raise Error(f"could not write {path}: {error.strerror}") from error
 
-    return _logger
+    return _row_logger(train_show_freq, write)

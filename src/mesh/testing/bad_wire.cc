@@ -1,4 +1,4 @@
-#include "chaos/bad_wire.h"
+#include "mesh/testing/bad_wire.h"
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-namespace chaos {
+namespace divisi::mesh::testing {
 
 namespace {
 
@@ -150,13 +150,13 @@ void BadWire::write(Pair& pair, int to) {
 }
 
 void BadWire::run() {
-  constexpr std::size_t kWaiting = 256;  // parcels: what a slow wire holds
   while (!stopping_) {
+    const std::size_t most = delay_ > 0 ? 256 : 1;  // parcels: what a slow wire holds
     std::vector<pollfd> polled = {{listener_, POLLIN, 0}, {event_, POLLIN, 0}};
     int timeout = -1;
     for (const Pair& pair : pairs_) {
       for (int i = 0; i < 2; ++i) {
-        const bool may_read = !stalled_ && !pair.ended && pair.towards[1 - i].size() < kWaiting;
+        const bool may_read = !stalled_ && !pair.ended && pair.towards[1 - i].size() < most;
         const bool waits = !pair.towards[i].empty();
         const bool is_due = waits && pair.towards[i].front().due <= Clock::now();
         if (waits && !is_due) timeout = 1;
@@ -195,4 +195,4 @@ void BadWire::run() {
   }
 }
 
-}  // namespace chaos
+}  // namespace divisi::mesh::testing

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace chaos {
+namespace divisi::mesh::testing {
 
 class BadWire {
  public:
@@ -93,4 +93,4 @@ class BadWire {
   std::thread thread_;
 };
 
-}  // namespace chaos
+}  // namespace divisi::mesh::testing

@@ -1,0 +1,231 @@
+// From an address to a link: listening, dialling, who is admitted. Everything here runs on the
+// loop; what emitters share is touched under mutex_.
+#include "base/log.h"
+#include "mesh/connection.h"
+#include "mesh/dialer.h"
+#include "mesh/node.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace divisi::mesh {
+
+namespace {
+
+// Strangers that have not finished their greeting: more than a job has workers, too few to hurt.
+constexpr std::size_t kMaxGreeting = 1024;
+
+constexpr auto kFirstPause = std::chrono::milliseconds(2);
+constexpr auto kLongestPause = std::chrono::milliseconds(1'000);
+
+}  // namespace
+
+Status Node::listen() {
+  if (options_.listen.empty()) {
+    unjoined_dialers_ = options_.dial.size();
+    return {};
+  }
+  auto address = io::Address::parse(options_.listen);
+  if (!address) return std::move(address).error();
+  auto listener = reactor_.listen(
+      *address, [this, alive = std::weak_ptr(alive_)](std::shared_ptr<io::Stream> stream) {
+        if (alive.expired()) return;
+        if (greeting_.size() >= kMaxGreeting) {
+          log::warning("too many connections that do not greet; closing a new one");
+          stream->close();
+          return;
+        }
+        auto connection =
+            std::make_shared<Connection>(*this, std::move(stream), nullptr, next_connection_++);
+        greeting_.push_back(connection);
+        connection->start();
+      });
+  if (!listener) return std::move(listener).error();
+  listener_ = *std::move(listener);
+  address_ = listener_->address().to_string();
+  options_.self.listen = address_;
+  unjoined_dialers_ = options_.dial.size();
+  return {};
+}
+
+// All of it on the loop: a peer may connect as soon as we listen.
+Status Node::start_on_loop() {
+  DIVISI_TRY_STATUS(listen());
+  for (const auto& text : options_.dial) {
+    auto address = io::Address::parse(text);
+    if (!address) return std::move(address).error();
+    dialers_.push_back(std::make_shared<Dialer>(*address));
+  }
+  for (const auto& dialer : dialers_) dial(dialer);
+  tick();
+  return {};
+}
+
+void Node::dial(const std::shared_ptr<Dialer>& dialer) {
+  const io::Address& to = dialer->by_name ? dialer->address : *dialer->at;
+  dialer->pending = reactor_.dial(
+      to, options_.handshake_timeout, [this, dialer](Result<std::shared_ptr<io::Stream>> stream) {
+        if (!stream) return dial_failed(dialer, stream.error());
+        auto connection =
+            std::make_shared<Connection>(*this, *std::move(stream), dialer, next_connection_++);
+        greeting_.push_back(connection);
+        connection->start();
+      });
+}
+
+void Node::dial_failed(const std::shared_ptr<Dialer>& dialer, const Status& status) {
+  {
+    const Lock lock(mutex_);
+    if (!dialer->joined) dial_errors_[dialer->address.to_string()] = status.message();
+  }
+  dialer->by_name = !dialer->by_name || !dialer->at;
+  redial_later(dialer);
+}
+
+void Node::redial_later(const std::shared_ptr<Dialer>& dialer) {
+  if (dialer->unneeded) return;
+  dialer->pause =
+      dialer->pause.count() == 0 ? kFirstPause : std::min(dialer->pause * 2, kLongestPause);
+  dialer->pending = reactor_.after(dialer->pause, [this, dialer] { dial(dialer); });
+}
+
+void Node::dialer_joined(const std::shared_ptr<Dialer>& dialer) {
+  dialer->pause = std::chrono::milliseconds(0);
+  dialer->duplicate_since = {};
+  if (std::exchange(dialer->joined, true)) return;
+  Lock lock(mutex_);
+  --unjoined_dialers_;
+  dial_errors_.erase(dialer->address.to_string());
+  open_relay(lock);
+  changed_.notify_all();
+}
+
+void Node::forget(const std::shared_ptr<Connection>& connection) {
+  std::erase(greeting_, connection);
+  if (std::erase(ending_, connection) > 0) {
+    const Lock lock(mutex_);
+    --open_connections_;
+    changed_.notify_all();
+  }
+}
+
+// Of two connections between the same two nodes the one dialled by the smaller incarnation stays;
+// both sides come to the same answer.
+bool Node::preferred(const Connection& connection, const Identity& peer) const {
+  return connection.dialled() == (options_.self.incarnation < peer.incarnation);
+}
+
+Handshake::Verdict Node::admit(const Connection& connection, const Identity& peer) {
+  LinkPtr existing;
+  std::uint64_t credit = 0;
+  {
+    const Lock lock(mutex_);
+    if (closing_) return {RejectCode::kClosing, "the node is about to end", {}};
+    credit = window();
+    if (const auto found = links_.find(peer.node); found != links_.end()) existing = found->second;
+  }
+  if (peer.node == options_.self.node) {
+    return {RejectCode::kDuplicate,
+            fmt::format("node id {} is taken twice in this job; give each its own --node-ids",
+                        peer.node),
+            {}};
+  }
+  // Only one connection at a time may have told the peer where to go on: what another one brings
+  // meanwhile would make that untrue.
+  for (const auto& other : std::vector(greeting_)) {
+    const Handshake& greeting = other->greeting();
+    if (other.get() == &connection || !greeting.own_resume()) continue;
+    if (greeting.peer().incarnation != peer.incarnation) continue;
+    if (other->dialled() != connection.dialled() && preferred(*other, peer)) {
+      return {RejectCode::kAlready, "these nodes are greeting each other already", {}};
+    }
+    other->close();
+    std::erase(greeting_, other);
+    if (other->dialer() && other->dialer() != connection.dialer()) redial_later(other->dialer());
+  }
+  if (!existing) return {RejectCode::kProtocol, "", {0, credit}};
+  const bool has_connection = existing->connection && existing->connection.get() != &connection;
+  if (existing->peer.incarnation != peer.incarnation) {
+    const auto silence = reactor_.now() - existing->last_heard;
+    if (has_connection && silence < 2 * options_.heartbeat + options_.heartbeat / 2) {
+      return {RejectCode::kDuplicate,
+              fmt::format("node id {} is taken by another running process ({}); give each its own "
+                          "--node-ids",
+                          peer.node, existing->peer.listen),
+              {}};
+    }
+    return {RejectCode::kProtocol, "", {0, credit}};
+  }
+  if (has_connection) {
+    // The same side dialled again: it has given the old connection up.
+    const bool again = existing->connection->dialled() == connection.dialled();
+    if (!again && !preferred(connection, peer)) {
+      return {RejectCode::kAlready, "these nodes are linked already", {}};
+    }
+    detach(existing, "replaced by a new connection");
+  }
+  const std::uint64_t queued = existing->gauge->queued.load();
+  return {RejectCode::kProtocol, "", {existing->in.received(), credit - std::min(credit, queued)}};
+}
+
+void Node::greeted(const std::shared_ptr<Connection>& connection) {
+  std::erase(greeting_, connection);
+  attach(connection);
+}
+
+void Node::refused(const std::shared_ptr<Connection>& connection) {
+  const Handshake& greeting = connection->greeting();
+  const RejectCode code = greeting.reject_code();
+  std::erase(greeting_, connection);
+  {
+    const Lock lock(mutex_);
+    ++open_connections_;
+  }
+  ending_.push_back(connection);
+  connection->linger();
+  const auto& dialer = connection->dialer();
+  const bool harmless =
+      code == RejectCode::kAlready || code == RejectCode::kSelf || code == RejectCode::kClosing;
+  if (!harmless && !dialer && greeting.peer().incarnation == 0) {
+    complain(fmt::format("an incoming connection was refused: {}", greeting.error().message()));
+  } else if (!harmless) {
+    log::warning("link to {} failed: {}",
+                 dialer ? dialer->address.to_string()
+                        : fmt::format("node {} (incoming)", greeting.peer().node),
+                 greeting.error().message());
+  }
+  if (!dialer) return;
+  if (code == RejectCode::kSelf) {
+    dialer->unneeded = true;
+    return dialer_joined(dialer);
+  }
+  if (code == RejectCode::kAlready) {  // the peer dialled us; should that link break, we dial again
+    const Lock lock(mutex_);
+    if (const auto found = links_.find(greeting.peer().node); found != links_.end()) {
+      dialer->link = found->second;
+    }
+  }
+  if (code == RejectCode::kAlready) {
+    // That connection may be dead, which we know before the peer does, or never come about.
+    const auto other = dialer->link.lock();
+    if (!other || !other->connection) return dial_failed(dialer, greeting.error());
+    return dialer_joined(dialer);
+  }
+  const auto now = reactor_.now();
+  bool fatal = code != RejectCode::kClosing && !dialer->joined;
+  if (code == RejectCode::kDuplicate) {
+    // The holder of our id may be a predecessor whose death has not been noticed yet.
+    if (dialer->duplicate_since == io::TimePoint()) dialer->duplicate_since = now;
+    fatal = fatal && now - dialer->duplicate_since >= options_.lost_after;
+  }
+  if (fatal) {
+    const Lock lock(mutex_);
+    join_error_ = make_status(greeting.error().code(), "{}: {}", dialer->address.to_string(),
+                              greeting.error().message());
+    changed_.notify_all();
+    return;
+  }
+  dial_failed(dialer, greeting.error());
+}
+
+}  // namespace divisi::mesh

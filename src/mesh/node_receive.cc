@@ -1,0 +1,180 @@
+// The way in: events to their loops and, at a hub, to the other leaves; what the sender may send.
+// Everything here runs on the loop; what emitters share is touched under mutex_.
+#include "base/log.h"
+#include "mesh/connection.h"
+#include "mesh/node.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace divisi::mesh {
+
+namespace {
+
+// An ACK goes out with the next event, at the latest after this time or this many bytes (or a
+// quarter of the window): each wakes the sender, and it costs him nothing to keep events.
+constexpr auto kAckDelay = std::chrono::milliseconds(5);
+constexpr std::uint64_t kAckBytes = 512 * 1024;
+
+// No link is given less than this, however many there are.
+constexpr std::uint64_t kLeastWindow = 1 << 20;
+
+// A callback that takes longer than this goes on, but the loop's own thread takes the rest.
+constexpr auto kDrainBudget = std::chrono::milliseconds(1);
+
+// A batch that is worth another thread for reading on meanwhile. Many tiny events are not: their
+// bytes are in this core's cache, and little is left to read.
+constexpr std::uint64_t kHeavyBytes = 64 * 1024;
+constexpr std::uint64_t kHeavyEvent = 512;
+
+}  // namespace
+
+// After every read: hand the events on, owe the peer an acknowledgement.
+void Node::received(const LinkPtr& link) {
+  link->last_heard = reactor_.now();
+  auto& events = link->in.events();
+  const std::size_t count = events.events.size();
+  if (count > 0 && options_.relay) relay(link, events);
+  if (count > 0) {
+    std::vector<LoopPtr> idle;
+    const std::uint64_t length = events.events.back().length;
+    const bool heavy = length >= kHeavyEvent && length * count >= kHeavyBytes;
+    routes_.deliver(events, link->peer.node, link->gauge, idle);
+    for (const LoopPtr& loop : idle) {
+      reactor_.hand_off([loop] { loop->drain_here(kDrainBudget); }, [loop] { loop->wake(); },
+                        heavy);
+    }
+  }
+  Lock lock(mutex_);
+  Outbound& out = link->out;
+  out.events_received += count;
+  out.gaps_told += link->in.take_dropped_by_peer();
+  if (const std::uint64_t refused = link->in.take_refused(); refused > 0) [[unlikely]] {
+    if (out.refused == 0) {
+      log::warning(
+          "node {} sends pickled events, which are refused: give all nodes of the job a secret "
+          "(--secret-file), or trust every peer (--allow-pickle)",
+          link->peer.node);
+    }
+    out.refused += refused;
+  }
+  if (count > 0) count_received(events);
+  link->in.clear_events();
+  if (link->in.received() == out.ack) return;
+  out.ack = link->in.received();
+  const std::uint64_t bytes = link->in.connection_bytes();
+  out.ack_bytes += bytes - std::min(bytes, link->acknowledged_bytes);
+  link->acknowledged_bytes = bytes;
+  update_grant(*link);
+  if (out.ack_bytes >= std::min(kAckBytes, window() / 4)) {
+    add_ack(out);
+    return write_some(lock, link);
+  }
+  lock.unlock();
+  schedule_ack(link);
+}
+
+// A hub's part: the events of one leaf for the others. Never waits; the credit of the leaf that
+// sends shrinks by what the others have not taken yet (update_grant).
+void Node::relay(const LinkPtr& from, const Received& events) {
+  Lock lock(mutex_);
+  std::vector<Buffer> buffers;
+  for (const InEvent& event : events.events) {
+    if ((event.flags & kFlagRelayed) != 0) continue;
+    const Buffer& owner = events.owners[event.owner];
+    OutEvent out;
+    out.topic_name = event.topic->name;
+    out.codec = event.codec;
+    out.has_kwargs = (event.flags & kFlagKwargs) != 0;
+    out.relayed = true;
+    out.trace = event.trace();
+    out.body = event.body();
+    if (out.body.size() >= OutLog::kExternal) {
+      const auto at = static_cast<std::size_t>(out.body.data() - owner.data());
+      out.body_owner = owner.slice(at, out.body.size());
+    }
+    read_buffers(event, owner, buffers);
+    out.buffers = buffers;
+    OutTopic& topic = out_topic(out.topic_name);
+    for (const LinkPtr& link : link_list_) {
+      if (link != from && wants(link->out, topic.name)) append(*link, topic, out, false);
+    }
+  }
+  for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
+    if (link != from) write_some(lock, link);
+  }
+}
+
+// A leaf that is early must be heard by those that come later: until all are there, a hub grants no
+// credit and so receives no event.
+void Node::open_relay(Lock& lock) {
+  if (!options_.relay || relay_open_ || !joined()) return;
+  relay_open_ = true;
+  for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
+    if (!link->connection) continue;
+    update_grant(*link);
+    add_ack(link->out);
+    write_some(lock, link);
+  }
+}
+
+void Node::grant_after_relay(Lock& lock, const LinkPtr& acknowledged_by) {
+  for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
+    if (link == acknowledged_by || !link->connection) continue;
+    update_grant(*link);
+    if (link->out.grant - link->out.grant_told < window() / 4) continue;
+    add_ack(link->out);
+    write_some(lock, link);
+  }
+}
+
+void Node::count_received(const Received& events) {
+  const InTopic* last = nullptr;
+  std::uint64_t* counter = nullptr;
+  for (const InEvent& event : events.events) {
+    if (event.topic != last) {
+      if (topics_received_.size() > 2 * kMaxTopics) topics_received_.clear();
+      last = event.topic;
+      counter = &topics_received_[last->name];
+    }
+    ++*counter;
+  }
+}
+
+void Node::schedule_ack(const LinkPtr& link) {
+  if (link->ack_timer) return;
+  link->ack_timer = reactor_.after(kAckDelay, [this, weak = std::weak_ptr(link)] {
+    const auto due = weak.lock();
+    if (!due) return;
+    due->ack_timer.reset();
+    Lock lock(mutex_);
+    if (due->out.ack_bytes == 0 || due->out.stream == nullptr) return;
+    update_grant(*due);
+    add_ack(due->out);
+    write_some(lock, due);
+  });
+}
+
+std::uint64_t Node::least_window() const {
+  return std::min<std::uint64_t>(kLeastWindow, options_.queue_bytes);
+}
+
+std::uint64_t Node::window() const {
+  if (options_.relay && !relay_open_) return 0;
+  const std::uint64_t share = options_.memory_bytes / 2 / std::max<std::size_t>(1, links_.size());
+  return std::clamp<std::uint64_t>(share, least_window(), options_.queue_bytes);
+}
+
+void Node::update_grant(Link& link) {
+  const std::uint64_t room = window();
+  std::uint64_t queued = link.gauge->queued.load();
+  if (options_.relay) {  // what waits at the hub for the slowest leaf counts as not consumed
+    for (const LinkPtr& other : link_list_) {
+      if (other.get() != &link) queued = std::max<std::uint64_t>(queued, other->out.log.bytes());
+    }
+  }
+  const std::uint64_t received = link.in.connection_bytes() + link.connection->reader().padding();
+  link.out.grant = std::max(link.out.grant, received + room - std::min(room, queued));
+}
+
+}  // namespace divisi::mesh
