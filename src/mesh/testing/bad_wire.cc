@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -32,8 +33,12 @@ Native unix_address(const std::string& path) {
   local.sun_family = AF_UNIX;
   if (path.size() >= sizeof local.sun_path) throw std::runtime_error("path too long: " + path);
   std::memcpy(local.sun_path, path.data(), path.size());
-  std::memcpy(&native.storage, &local, sizeof local);
   native.size = sizeof local;
+  if (path.starts_with('@')) {  // no file: the kernel wants a zero instead, and the exact length
+    local.sun_path[0] = '\0';
+    native.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
+  }
+  std::memcpy(&native.storage, &local, sizeof local);
   return native;
 }
 
