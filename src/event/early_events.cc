@@ -11,15 +11,19 @@ constexpr std::size_t kMostBytes = std::size_t{16} << 20;
 
 // Where the calling thread emitted last, and how much had come until then.
 struct LastEmit {
-  const EarlyEvents* where = nullptr;
+  std::uint64_t where = 0;
   std::uint64_t number = 0;
 };
 thread_local constinit LastEmit last_emit;
 
+std::atomic<std::uint64_t> last_id{0};
+
 }  // namespace
 
+EarlyEvents::EarlyEvents() : id_(last_id.fetch_add(1) + 1) {}
+
 void EarlyEvents::note_emit_slowly() const noexcept {
-  last_emit = {this, numbers_.load()};
+  last_emit = {id_, numbers_.load()};
 }
 
 bool EarlyEvents::keep(const RemoteEvent& event, const std::function<bool()>& is_heard) {
@@ -52,7 +56,7 @@ std::optional<Payload> EarlyEvents::take(std::string_view event) {
   while (!kept.empty() && !answer) {
     Kept& oldest = kept.front();
     bytes_ -= oldest.size;
-    if (last_emit.where == this && oldest.number > last_emit.number) {
+    if (last_emit.where == id_ && oldest.number > last_emit.number) {
       answer = std::move(oldest.payload);
     }
     kept.pop_front();

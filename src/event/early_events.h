@@ -24,6 +24,8 @@ namespace divisi::event {
 
 class EarlyEvents {
  public:
+  EarlyEvents();
+
   // The calling thread is about to emit.
   void note_emit() const noexcept {
     if (is_used_.load(std::memory_order_relaxed)) note_emit_slowly();
@@ -47,6 +49,7 @@ class EarlyEvents {
 
   void note_emit_slowly() const noexcept;
 
+  const std::uint64_t id_;            // no other one ever had it, as it may have had the address
   std::atomic<bool> is_used_{false};  // somebody has waited
   std::atomic<std::uint64_t> numbers_{0};
 

@@ -133,6 +133,19 @@ TEST(LoopCoreTest, AnAnswerThatIsFasterThanTheWaitForItIsNotMissed) {
   EXPECT_EQ(waited(loop, 0ns), std::nullopt) << "each answers one wait";
 }
 
+TEST(LoopCoreTest, AnEmitOfALoopThatIsGoneIsNoQuestionToTheNextAtItsAddress) {
+  {
+    EventLoop gone;
+    EXPECT_EQ(waited(gone, 0ns), std::nullopt);
+    gone.core()->note_emit();
+  }
+  EventLoop loop;
+  EXPECT_EQ(waited(loop, 0ns), std::nullopt);
+  ASSERT_TRUE(loop.core()->post(numbers("answer", {1})));
+  loop.core()->drain_here();
+  EXPECT_EQ(waited(loop, 0ns), std::nullopt) << "this thread has not emitted";
+}
+
 TEST(LoopCoreTest, AWaitIsNotForWhatCameBeforeTheLastEmit) {
   EventLoop loop;
   LoopCore& core = *loop.core();
