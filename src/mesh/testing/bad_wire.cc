@@ -59,7 +59,9 @@ Native parse(const std::string& address) {
 }
 
 int open_socket(const Native& native, int flags) {
-  return ::socket(native.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+  const int fd = ::socket(native.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+  if (fd < 0) throw std::runtime_error("the wire gets no socket");
+  return fd;
 }
 
 }  // namespace
