@@ -62,7 +62,7 @@ Status Node::start_on_loop() {
 }
 
 void Node::dial(const std::shared_ptr<Dialer>& dialer) {
-  const io::Address& to = dialer->by_name ? dialer->address : *dialer->at;
+  const io::Address& to = dialer->by_name || !dialer->at ? dialer->address : *dialer->at;
   dialer->pending = reactor_.dial(
       to, options_.handshake_timeout, [this, dialer](Result<std::shared_ptr<io::Stream>> stream) {
         if (!stream) return dial_failed(dialer, stream.error());
