@@ -287,7 +287,9 @@ TEST(LoopCoreTest, AWaitReceivesARemoteEvent) {
   while (!loop.listened("e")) std::this_thread::yield();
   ASSERT_TRUE(loop.core()->post(numbers("e", {9})));
   loop.core()->drain_here();
-  EXPECT_EQ(waiting.get()->get<int>(0), 9);
+  const auto event = waiting.get();
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->get<int>(0), 9);
 }
 
 TEST(LoopCoreTest, ManyShortLivedNamesDoNotPileUp) {
