@@ -59,9 +59,10 @@ Status check_lists(const Job& job, const ClusterNames& names) {
     const Slot last{task.name, std::max(most - 1, 0), std::max(most - 1, 0)};
     hosts += static_cast<std::size_t>(most) * (pod_host(job, last, kGeneration, names).size() + 1);
     if (job.topology != "mesh") continue;
+    const auto workers = static_cast<std::size_t>(job.parallel_workers);
     const std::size_t address = pod_name(job, last, kGeneration).size() + service_name(job).size() +
                                 std::string_view("tcp://.:22270,").size();
-    dialled += static_cast<std::size_t>(most) * job.parallel_workers * address;
+    dialled += static_cast<std::size_t>(most) * workers * address;
   }
   DIVISI_TRY_STATUS(check_list("DI_NODES", hosts));
   return check_list("DI_ATTACHED_NODES_ARG", dialled);
