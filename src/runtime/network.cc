@@ -15,8 +15,9 @@ namespace {
 
 // What a node that ends waits for its peers to take its last events.
 constexpr auto kCloseDeadline = std::chrono::seconds(5);
-// And for the di-server to take its last figures.
-constexpr auto kProgressDeadline = std::chrono::milliseconds(500);
+// And for the di-server to take its last figures: what a job came to is what people look at. A
+// process that gets a twentieth of a core needs more than a second for it.
+constexpr auto kProgressDeadline = std::chrono::milliseconds(5'000);
 
 mesh::NodeOptions node_options(const WorkerConfig& config) {
   mesh::NodeOptions options;
