@@ -86,7 +86,8 @@ class Process {
     log::info("di-operator of {} jobs={}", session.config().described_by,
               flags.common.space.empty() ? "all" : flags.common.space);
     if (flags.strict_admission) {
-      strict_ = std::make_unique<StrictAdmission>(session.client(), flags.sync_period);
+      strict_ = std::make_unique<StrictAdmission>(session.reactor(), session.client().transport(),
+                                                  flags.sync_period);
     }
     jobs_ = std::make_unique<dijob::Operator>(session.client(), job_options(flags));
     allocator_ = std::make_unique<dijob::Allocator>(session.client(), allocator_options(flags));

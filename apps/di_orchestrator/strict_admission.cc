@@ -18,8 +18,9 @@ const kube::Resource& bindings() {
 
 }  // namespace
 
-StrictAdmission::StrictAdmission(kube::Client& client, io::Duration every)
-    : client_(client), every_(every) {}
+StrictAdmission::StrictAdmission(io::Reactor& reactor, kube::Transport& transport,
+                                 io::Duration every)
+    : client_(reactor, transport), every_(every) {}
 
 void StrictAdmission::start() {
   json::Value patch;

@@ -13,13 +13,13 @@ namespace divisi::apps {
 // applying the file again sets it back to warnings.
 class StrictAdmission {
  public:
-  StrictAdmission(kube::Client& client, io::Duration every);
+  StrictAdmission(io::Reactor& reactor, kube::Transport& transport, io::Duration every);
   void start();
 
  private:
   void done(const Result<json::Value>& binding);
 
-  kube::Client& client_;
+  kube::Client client_;  // its own: what runs ends with it, without a callback
   const io::Duration every_;
   std::unique_ptr<io::Timer> next_;
   std::string said_{};  // the last line: the same is not said again

@@ -15,8 +15,8 @@ namespace {
 
 // What a node that ends waits for its peers to take its last events.
 constexpr auto kCloseDeadline = std::chrono::seconds(5);
-// And for the di-server to take its last figures: what a job came to is what people look at. A
-// process that gets a twentieth of a core needs more than a second for it.
+// And for the di-server to take its last figures: what a job came to is what people look at. Half
+// a second was not enough for a process with 0.06 of a core.
 constexpr auto kProgressDeadline = std::chrono::milliseconds(5'000);
 
 mesh::NodeOptions node_options(const WorkerConfig& config) {
