@@ -57,11 +57,6 @@ if(DIVISI_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # release build has the warning.
   add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds -Wno-restrict)
 endif()
-if(DIVISI_FUZZ)
-  # Every module tells libFuzzer which branches an input reached; the targets add its main().
-  add_compile_options(-fsanitize=fuzzer-no-link)
-endif()
-
 find_package(Threads REQUIRED)
 find_package(Boost 1.81 EXACT REQUIRED)
 find_package(fmt REQUIRED)

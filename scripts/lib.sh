@@ -35,5 +35,5 @@ configure() {
   fi
 }
 
-# build PRESET [cmake --build arguments]
-build() { (set -o pipefail; cmake --build --preset "$@" 2>&1 | thin); }
+# build PRESET [cmake --build arguments]: gives way to whatever else runs, tests above all.
+build() { (set -o pipefail; nice cmake --build --preset "$@" 2>&1 | thin); }
