@@ -1,6 +1,7 @@
 // di-orchestrator: the processes that run DIJobs on a cluster, in one binary.
 
 #include "flags.h"
+#include "io/process.h"
 #include "program.h"
 
 #include <cstdio>
@@ -20,6 +21,7 @@ void set_up_log(const divisi::apps::CommonFlags& flags) {
 
 int main(int argc, char** argv) {
   using namespace divisi::apps;
+  divisi::io::open_standard_descriptors();
   try {
     const EndSignal end;
     const auto line = parse_command_line(argc > 0 ? argv[0] : "", {argv + (argc > 0), argv + argc},

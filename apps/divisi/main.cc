@@ -1,6 +1,7 @@
 // divisi: one program, one file a command.
 
 #include "commands.h"
+#include "io/process.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -20,6 +21,7 @@ std::string one_line(std::string text) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  divisi::io::open_standard_descriptors();
   CLI::App app("Divisi: distributed decision-AI training from a laptop to a cluster.", "divisi");
   app.require_subcommand(1);
   app.failure_message([](const CLI::App*, const CLI::Error& error) {

@@ -1,12 +1,14 @@
 // Where an event goes, and what a full queue does to it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
 namespace divisi {
 
-// What `emit` does when the queue towards a peer is full. Chosen per emit, by name.
+// What `emit` does when the queue towards a peer is full. Chosen per emit, by name; an emit that
+// does not choose has ParallelOptions::send_policy.
 enum class Policy {
   kBlock,       // wait (up to send_timeout), lose nothing: the default
   kError,       // throw Error(kWouldBlock) at once
@@ -20,7 +22,8 @@ struct Target {
   enum class Kind {
     kAll,    // every peer that listens
     kNode,   // one node, by its id
-    kLabel,  // those with a label that matches `pattern`
+    kLabel,  // those with a label that matches the pattern: "distributed", "node.3", and what the
+             // launcher gave them; not "async" and those of StartOptions, which no peer knows
     kRole,   // those that play the role `pattern`
   };
   Kind kind = Kind::kAll;    // which of the following count
@@ -39,8 +42,8 @@ struct Target {
 
 // Both, for an emit of the router.
 struct SendOptions {
-  Target to = {};                  // default: every peer that listens
-  Policy policy = Policy::kBlock;  // default: wait, lose nothing
+  Target to = {};                     // default: every peer that listens
+  std::optional<Policy> policy = {};  // default: the runner's send_policy
 };
 
 }  // namespace divisi

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "divisi/delivery.h"
+#include "divisi/detail/served.h"
 #include "divisi/error.h"
 #include "divisi/event.h"
 #include "divisi/export.h"
@@ -210,11 +211,14 @@ class DIVISI_API Parallel {
   RouterStats stats() const;
 
   // --- calls with an answer ---
-  // Others may call `name`; fn runs on the router's loop, what it returns or throws goes back.
+  // Others may call `name`; fn runs on the router's loop. What it returns or throws goes back, and
+  // so does a mismatch of the arguments: no call is an error of this node. An answer for a caller
+  // that has gone is dropped.
   template <class F>
   void serve(std::string_view name, F fn);
 
-  // Calls `name` on another node. Throws Error (what it threw, or no such peer), TimeoutError.
+  // Calls `name` on another node. Throws Error (what it threw, arguments it does not take, or no
+  // such peer), TimeoutError.
   template <class R = Value, class... A>
   R call(int node_id, std::string_view name, std::chrono::milliseconds timeout, const A&... args) {
     const std::uint64_t id = begin_call();
@@ -289,19 +293,8 @@ class DIVISI_API Parallel::Runner {
 
 template <class F, class... P>
 void Parallel::serve_typed(std::string_view name, F fn, detail::Params<P...>) {
-  on("call." + std::string(name),
-     [this, fn = std::move(fn)](int caller, std::uint64_t id, P... params) {
-       try {
-         if constexpr (std::is_void_v<std::invoke_result_t<const F&, P...>>) {
-           fn(std::forward<P>(params)...);
-           answer(caller, id, true, Value());
-         } else {
-           answer(caller, id, true, Value::from(fn(std::forward<P>(params)...)));
-         }
-       } catch (const std::exception& error) {
-         answer(caller, id, false, Value(error.what()));
-       }
-     });
+  add("call." + std::string(name), std::make_unique<detail::ServedListener<F, P...>>(std::move(fn)),
+      {}, false);
 }
 
 template <class F>

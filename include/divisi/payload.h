@@ -229,6 +229,9 @@ class DIVISI_API ArgReader {
     }
   }
 
+  // What was read so far stood before the arguments: they are counted from here.
+  void begin_here() noexcept { count_ -= std::exchange(position_, 0); }
+
   // After the positional ones.
   Kwargs kwargs();
   // Throws when there are keyword arguments.

@@ -105,7 +105,8 @@ class DIVISI_API Task {
   // wait is bounded by stop_timeout. Then a stored error is thrown. Nothing when not running.
   void stop();
 
-  // Called once, right before stop, in every case (also when an exception ended the run).
+  // Called once, right before stop, in every case (also when an exception ended the run) but one:
+  // a task that was started implicitly and that main did not stop. What main owned is gone then.
   Task& on_finish(std::function<void(Context&)> hook);
 
   bool running() const noexcept;         // between start and the end of stop
@@ -114,7 +115,8 @@ class DIVISI_API Task {
 
   // --- pipeline ---
   // A VoidMiddleware, and one whose filter_labels do not match, is not registered. A task that was
-  // never started is started first, with the options of its constructor.
+  // never started is started first, with the options of its constructor. If it is the task of the
+  // process, the end of main stops it: queued events run, unless main threw.
   Task& use(Middleware fn, UseOptions options = {});
   // Applies the wrapper to every middleware, registered already or later. Both names mean it:
   Task& use_wrapper(Wrapper wrapper);

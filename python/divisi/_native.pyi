@@ -1,7 +1,7 @@
 """Types of the native module (python/native/module.cc). For the package itself: use `divisi`.
 
 Arguments go by position. Times are seconds; `kind`, `node`, `pattern` and `one_of` are made by
-`_target.target_arguments`, `policy` by `_target.policy_number`.
+`_target.target_arguments`, `policy` by `_target.chosen_policy`.
 """
 
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, final
@@ -76,7 +76,7 @@ class TaskEvents:
         node: int,
         pattern: str,
         one_of: bool,
-        policy: int,
+        policy: Optional[int],
         /,
     ) -> None: ...
     def wait_for(
@@ -116,7 +116,7 @@ def router_emit(
     node: int,
     pattern: str,
     one_of: bool,
-    policy: int,
+    policy: Optional[int],
     /,
 ) -> None: ...
 def router_call(
@@ -148,7 +148,6 @@ def is_spawned() -> bool: ...
 def run_spawned(
     resolve: Callable[[bytes, str, str, List[str]], Callable[[], Any]], /
 ) -> int: ...
-def forked() -> None: ...
 
 # --- a node without a task: what the message queue of another framework needs ---
 

@@ -1,7 +1,7 @@
 """Where an event goes, and what a full queue does to it: as the native module takes them."""
 
 import enum
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 from .errors import UsageError
 
@@ -15,6 +15,11 @@ def policy_number(policy: str) -> int:
         return _POLICIES[policy]
     except KeyError:
         raise UsageError(f"policy {policy!r} is not known; use {', '.join(_POLICIES)}") from None
+
+
+def chosen_policy(policy: Optional[str]) -> Optional[int]:
+    """The same of an emit, which need not choose one."""
+    return None if policy is None else policy_number(policy)
 
 
 def target_arguments(to: Any, one_of: bool) -> Tuple[int, int, str, bool]:

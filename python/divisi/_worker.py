@@ -11,6 +11,7 @@ from typing import Any, Callable, List
 
 from . import _native, parallel
 from .errors import UsageError
+from .task import run_as_main
 
 
 def main() -> None:
@@ -25,9 +26,8 @@ def main() -> None:
 def _resolve(entry: bytes, module: str, function: str, search_path: List[str]) -> Callable[[], Any]:
     parallel._resolving = True
     try:
-        if entry:
-            return _of_runner(entry)
-        return _of_package(module, function, search_path)
+        main = _of_runner(entry) if entry else _of_package(module, function, search_path)
+        return partial(run_as_main, main)
     finally:
         parallel._resolving = False
 

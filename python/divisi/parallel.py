@@ -11,10 +11,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Union
 
 from . import _native
-from ._target import policy_number, target_arguments
+from ._target import chosen_policy, policy_number, target_arguments
 from .errors import UsageError, WorkerError
 from .event_loop import _check_callable
 
@@ -134,8 +135,11 @@ class Parallel:
                     'Parallel.runner(...) under `if __name__ == "__main__":`'
                 )
             entry = b"" if n_parallel_workers == 1 else _entry(main_process, args, kwargs)
+            from .task import run_as_main  # which imports this module
+
+            main = partial(run_as_main, partial(main_process, *args, **kwargs))
             try:
-                _native.run(options, _worker_command(), entry, lambda: main_process(*args, **kwargs))
+                _native.run(options, _worker_command(), entry, main)
             except WorkerError as error:
                 if _was_terminated(error, n_parallel_workers):
                     raise SystemExit(error.exit_code) from error
@@ -232,12 +236,15 @@ class Parallel:
         *args: Any,
         to: Any = None,
         one_of: bool = False,
-        policy: str = "block",
+        policy: Optional[str] = None,
         **kwargs: Any,
     ) -> None:
-        """To every peer that listens; never to ourselves. Nothing while inactive."""
+        """To every peer that listens; never to ourselves. Nothing while inactive.
+
+        The parameters are those of :meth:`Task.emit`.
+        """
         _native.router_emit(
-            event, args, kwargs, *target_arguments(to, one_of), policy_number(policy)
+            event, args, kwargs, *target_arguments(to, one_of), chosen_policy(policy)
         )
 
     # --- calls with an answer ---
@@ -250,8 +257,11 @@ class Parallel:
             try:
                 result, ok = fn(*args), True
             except Exception as error:
-                result, ok = f"{type(error).__name__}: {error}", False
-            _native.router_answer(caller, call, ok, result)
+                result, ok = _text_of(error), False
+            try:
+                _native.router_answer(caller, call, ok, result)
+            except Exception as error:  # an answer of a type that cannot travel
+                _native.router_answer(caller, call, False, _text_of(error))
 
         _native.router_on(f"call.{name}", answer, False)
 
@@ -372,6 +382,10 @@ _MORE_OPTIONS = {
 _KINDS = {bool: "True or False", int: "an int", float: "a number of seconds", str: "a str"}
 
 
+def _text_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
 def _checked(name: str, given: Any, kind: Any) -> Any:
     # Here, because further down nobody knows the parameter's name.
     if kind is str and isinstance(given, os.PathLike):
@@ -438,13 +452,3 @@ def _was_terminated(error: WorkerError, n_parallel_workers: int) -> bool:
     # By a SIGTERM to this process, not to one of its workers: it was asked to end, so it does.
     ours = error.node_id == -1 or n_parallel_workers == 1
     return ours and error.exit_code == 128 + signal.SIGTERM
-
-
-def _forked() -> None:
-    _native.forked()
-    from .task import task
-
-    task._forked()
-
-
-os.register_at_fork(after_in_child=_forked)

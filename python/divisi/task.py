@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Un
 
 from . import _native
 from ._pool import Pool
-from ._target import policy_number, target_arguments
+from ._target import chosen_policy, target_arguments
 from .context import Context
 from .errors import Error, UsageError
 from .event_loop import _check_callable
@@ -154,6 +154,7 @@ class Task:
         self._attach_callback = attach_callback
         self._auto_sync_ctx = bool(auto_sync_ctx)
         self._ever_started = False
+        self._of_main = False  # began in a worker's main
         self._lock = threading.RLock()
         self._slot = threading.local()
         self.async_mode = async_mode
@@ -173,6 +174,7 @@ class Task:
         self._finish_hooks: List[Callable] = []
         self._pool: Optional[Pool] = None
         self._slots = itertools.count()
+        self._discarded = -1  # up to this slot nothing is resumed any more
         self._pushes = itertools.count()
         self._failed = False  # a middleware on the pool raised
         self._wakers: List[Callable[[], None]] = []  # of threads that wait (divisi._waiter)
@@ -193,7 +195,8 @@ class Task:
         :param async_mode: run the forward parts of an iteration at the same time, on a pool
         :param n_async_workers: threads of that pool
         :param ctx: the first context; default a plain :class:`Context`
-        :param labels: added to the labels that the task gives itself
+        :param labels: added to the labels that the task gives itself; for :meth:`match_labels`, no
+            emit of a peer finds them
         :param stop_timeout: the longest wait for queued events and running middleware at the end
         :param on_error: ``"raise"`` or ``"log"`` what a listener raises
         """
@@ -206,6 +209,7 @@ class Task:
             on_error == "log",
         )
         self._ever_started = True
+        self._of_main = self.router.is_active
         self._clear()
         self.async_mode = async_mode
         self.n_async_workers = n_async_workers
@@ -293,6 +297,18 @@ class Task:
         self._wrappers = []
         if first is not None:
             raise first
+
+    def _main_ended(self, failed: bool) -> None:
+        """What main left running ends, so that the next one begins as the first did."""
+        running = self._core.running()
+        if running and not self._of_main:
+            return
+        self._ever_started = False
+        if not running:
+            return
+        if failed:
+            self._core.off("*")
+        self._stop(failed)
 
     def on_finish(self, hook: Callable[[Any], Any]) -> "Task":
         """Calls ``hook(ctx)`` once, right before the task stops, in every case."""
@@ -413,7 +429,10 @@ class Task:
         with self._lock:
             order = (next(self._slots) if slot is None else slot, next(self._pushes))
             suspended = _Suspended(generator, lock, order)
-            self._backward_stack[id(generator)] = suspended
+            if order[0] > self._discarded:
+                self._backward_stack[id(generator)] = suspended
+                return suspended
+        self._discard(suspended)  # its iteration was abandoned while it still ran
         return suspended
 
     def _take(self, suspended: _Suspended) -> bool:
@@ -456,15 +475,20 @@ class Task:
     def _discard_suspended(self) -> None:
         # In reverse, so that their `finally` blocks run in a fixed order.
         with self._lock:
+            self._discarded = next(self._slots)
             left = sorted(self._backward_stack.values(), key=lambda entry: entry.order)
             self._backward_stack.clear()
         for entry in reversed(left):
-            try:
-                entry.generator.close()
-            except ValueError:  # still running, in a thread that was left to itself
-                pass
-            except Exception:
-                _log.exception("while a suspended middleware was discarded")
+            self._discard(entry)
+
+    @staticmethod
+    def _discard(entry: _Suspended) -> None:
+        try:
+            entry.generator.close()
+        except ValueError:  # still running, in a thread that was left to itself
+            pass
+        except Exception:
+            _log.exception("while a suspended middleware was discarded")
 
     def wrap(self, fn: Middleware, lock: Any = False) -> Middleware:
         """Makes ``fn`` callable from inside another middleware: ``back = wrapped(ctx)`` runs its
@@ -623,7 +647,7 @@ class Task:
         only_local: bool = False,
         to: Any = None,
         one_of: bool = False,
-        policy: str = "block",
+        policy: Optional[str] = None,
         **kwargs: Any,
     ) -> None:
         """To the listeners here and, under an active router, in every linked process.
@@ -632,19 +656,21 @@ class Task:
 
         :param only_local: not to other processes (wins over ``only_remote``)
         :param only_remote: not to the listeners here
-        :param to: a node id, a label pattern, or a :class:`Role`; default everybody
+        :param to: a node id, a pattern of the launchers' labels, ``distributed`` or ``node.<id>``,
+            or a :class:`Role`; default everybody
         :param one_of: exactly one of those that ``to`` means, in turn (a work queue)
-        :param policy: ``block``, ``error``, ``drop_oldest`` or ``latest_only``
+        :param policy: ``block``, ``error``, ``drop_oldest`` or ``latest_only``; default the runner's
+            ``send_policy``
         """
         core = self._core
         if not core.running():
             self._need("emit")
-        if to is None and policy == "block" and not one_of:
+        if to is None and policy is None and not one_of:
             core.emit(event, args, kwargs, only_local, only_remote)
         else:
             core.emit_to(
                 event, args, kwargs, only_local, only_remote, *target_arguments(to, one_of),
-                policy_number(policy),
+                chosen_policy(policy),
             )
 
     def emit_remote(self, event: str, *args: Any, **kwargs: Any) -> None:
@@ -738,16 +764,19 @@ class Task:
 
     get_attach_to_len = get_attch_to_len
 
-    def _forked(self) -> None:
-        # The threads of the parent's loops are not here: begin anew.
-        if not self._core.running():
-            return
-        _leaked.append(self._core)
-        self._core = _native.TaskEvents(False)
-        self._ever_started = True
-
-
-_leaked: List[Any] = []  # belong to the parent: never destroyed here
 
 task = Task(_shared=True)
 """The task of this process."""
+
+
+def run_as_main(main: Callable[[], Any]) -> None:
+    """Calls a worker's main, and stops what it left running of the process's task."""
+    try:
+        main()
+    except BaseException as error:
+        try:
+            task._main_ended(failed=isinstance(error, Exception))
+        except Exception:  # the error of main is the one to tell
+            _log.exception("after main had failed")
+        raise
+    task._main_ended(failed=False)

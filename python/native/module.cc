@@ -134,6 +134,12 @@ Target target_of(const TargetArguments& to) {
   return {static_cast<Target::Kind>(to.kind), to.node, to.pattern, to.one_of};
 }
 
+// None: the emit does not choose, and the runner's send_policy holds.
+std::optional<Policy> policy_of(std::optional<int> number) {
+  if (!number) return std::nullopt;
+  return static_cast<Policy>(*number);
+}
+
 class TaskEvents {
  public:
   // `shared`: the task of the process, which C++ sees too.
@@ -196,12 +202,12 @@ class TaskEvents {
   }
   void emit_to(nb::handle event, nb::handle args, nb::handle kwargs, bool only_local,
                bool only_remote, int kind, int node, const std::string& pattern, bool one_of,
-               int policy) {
+               std::optional<int> policy) {
     emit_with(event, args, kwargs,
               {.only_local = only_local,
                .only_remote = only_remote,
                .to = target_of({kind, node, pattern, one_of}),
-               .policy = static_cast<Policy>(policy)});
+               .policy = policy_of(policy)});
   }
   nb::object wait_for(nb::handle event, double timeout, bool wake_on_finish, bool ignore_timeout) {
     return give(
@@ -243,7 +249,7 @@ Parallel& router() {
 }
 
 void router_emit(nb::handle event, nb::handle args, nb::handle kwargs, int kind, int node,
-                 const std::string& pattern, bool one_of, int policy) {
+                 const std::string& pattern, bool one_of, std::optional<int> policy) {
   drop_pending();
   if (!router().is_active()) return;
   const std::string_view name = event_name(event.ptr());
@@ -253,8 +259,7 @@ void router_emit(nb::handle event, nb::handle args, nb::handle kwargs, int kind,
     PythonOutgoing& outgoing;
     ~Sent() { outgoing.sent(); }
   } const sent{outgoing};
-  router().send(name, payload,
-                {target_of({kind, node, pattern, one_of}), static_cast<Policy>(policy)});
+  router().send(name, payload, {target_of({kind, node, pattern, one_of}), policy_of(policy)});
 }
 
 std::uint64_t router_on(nb::handle event, nb::handle fn, bool once) {
@@ -535,7 +540,8 @@ void node_close() {
 
 void node_publish(const std::string& topic, nb::bytes data) {
   const Object args = Object::steal(checked(PyTuple_Pack(1, data.ptr())));
-  router_emit(nb::str(topic.c_str()), nb::handle(args.get()), nb::none(), 0, -1, "", false, 0);
+  router_emit(nb::str(topic.c_str()), nb::handle(args.get()), nb::none(), 0, -1, "", false,
+              std::nullopt);
 }
 
 void node_subscribe(const std::string& topic) {
@@ -594,7 +600,7 @@ NB_MODULE(_native, m) {
       .def("off_function", &TaskEvents::off_function, any, any)
       .def("emit", &TaskEvents::emit, any, any, any, nb::arg(), nb::arg())
       .def("emit_to", &TaskEvents::emit_to, any, any, any, nb::arg(), nb::arg(), nb::arg(),
-           nb::arg(), nb::arg(), nb::arg(), nb::arg())
+           nb::arg(), nb::arg(), nb::arg(), nb::arg().none())
       .def("wait_for", &TaskEvents::wait_for, any, nb::arg(), nb::arg(), nb::arg())
       .def("listened", &TaskEvents::listened, any)
       .def("error", &TaskEvents::error)
@@ -628,7 +634,7 @@ NB_MODULE(_native, m) {
       },
       any);
   m.def("router_emit", &router_emit, any, any, any, nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-        nb::arg());
+        nb::arg().none());
   m.def("router_call", &router_call);
   m.def("router_answer", &router_answer);
   m.def("router_peers", &router_peers);
@@ -658,7 +664,6 @@ NB_MODULE(_native, m) {
   m.def("run", &run);
   m.def("is_spawned", &FrontEnd::is_spawned);
   m.def("run_spawned", &run_spawned);
-  m.def("forked", &FrontEnd::forked);
 
   m.def("node_open", &node_open, nb::arg("listen"), nb::arg("attach_to"), nb::arg("node_id"),
         nb::arg("labels") = std::set<std::string>(), nb::arg("job_id") = "",

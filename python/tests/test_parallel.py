@@ -746,6 +746,31 @@ def main():
     assert ended.results[2] == ["no answer"]
 
 
+def test_a_bad_call_is_an_error_of_its_caller_only(run_program):
+    ended = run_program(
+        """
+def main():
+    router = task.router
+    router.serve("answer", lambda of: {"object": object(), "number": 5}[of])
+    router.barrier()
+    if me() == 1:
+        for args in (("object",), ("number", "too many"), ("number",)):
+            try:
+                tell(router.call(0, "answer", *args))
+            except Error as error:
+                tell(str(error))
+    router.barrier()
+    router.emit("idle")  # raises what a call has left behind
+"""
+        + RUN,
+        ipc(2),
+    ).ok()
+    [cannot_travel], [too_many], [number] = ended.results
+    assert "object" in cannot_travel and "within" not in cannot_travel
+    assert "TypeError" in too_many
+    assert number == 5
+
+
 def test_listeners_of_a_failed_attempt_are_gone(run_program, options):
     ended = run_program(
         """
@@ -772,6 +797,72 @@ def main():
     # In either order: the router and the task have loops of their own.
     heard = {node: sorted(names) for node, names in ended.of_nodes().items()}
     assert heard == {0: [], 1: ["router", "task"]}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_an_attempt_has_started_by_using_it_ends_with_it(run_program, workers):
+    ended = run_program(
+        """
+def main():
+    attempt = task.router.retries
+    heard = Gathered()
+    if attempt == 2:
+        task.start()
+    task.on("e", lambda: tell("heard", me(), attempt))
+    task.on("e", heard.add)
+    task.use(lambda ctx: tell("ran", me(), attempt))
+    if attempt == 0:
+        raise RuntimeError("before the run")
+    task.run(1)
+    task.emit("e", only_local=True)
+    if attempt == 1:
+        heard.wait(1)
+        raise RuntimeError("after it")
+
+if __name__ == "__main__":
+    for i in range(2):
+        Parallel.runner(**json.loads(sys.argv[1]))(main)
+        assert not task.running
+"""
+        ,
+        ipc(workers, auto_recover=True),
+    ).ok()
+    once = [[what, node, attempt] for what in ("heard", "ran") for node in range(workers)
+            for attempt in (1, 2)]
+    assert sorted(ended.results) == sorted(once * 2)
+
+
+@pytest.mark.parametrize("emitter", ["task", "task.router"])
+def test_an_emit_that_chooses_to_wait_waits_under_any_send_policy(run_program, emitter):
+    ended = run_program(
+        """
+def main():
+    emitter = eval(sys.argv[2])
+    over = threading.Event()
+    numbers = []
+    def hear(number, block):
+        numbers.append(number)
+        time.sleep(0.001)
+    with task.start():
+        emitter.on("number", hear)
+        emitter.on("over", over.set)
+        task.router.barrier()
+        if me() == 0:
+            for i in range(300):
+                emitter.emit("number", i, bytes(20000), policy="block")
+            emitter.emit("over")
+        else:
+            over.wait()
+        task.router.barrier()
+        if me() == 1:
+            tell(len(numbers))
+        task.router.barrier()
+"""
+        + RUN,
+        ipc(2, send_policy="drop_oldest", queue_bytes=1 << 20, memory_bytes=8 << 20),
+        emitter,
+    ).ok()
+    assert ended.results == [[300]]
 
 
 @pytest.mark.parametrize("policy", ["ignore", "restart"])

@@ -126,6 +126,34 @@ def test_A005_backward_parts_run_in_reverse(task, async_mode):
     assert trace == ["a+", "b+", "c+", "c-", "b-", "a-"]
 
 
+def test_what_suspends_after_its_iteration_failed_is_never_resumed(task):
+    gate = threading.Event()
+    trace = []
+
+    def late(ctx):
+        assert gate.wait(SOON)
+        try:
+            yield
+            trace.append("resumed")
+        finally:
+            trace.append("closed")
+
+    def fails_once(ctx):
+        if not gate.is_set():
+            raise RuntimeError("first run")
+
+    with task.start(async_mode=True):
+        task.use(late)
+        task.use(fails_once)
+        with pytest.raises(RuntimeError, match="first run"):
+            task.run(max_step=1)
+        gate.set()
+        task.sync()
+        assert trace == ["closed"]
+        task.run(max_step=1)
+    assert trace == ["closed", "resumed", "closed"]
+
+
 def test_A005_backward_order_is_that_of_use_in_async_mode_too(task):
     trace = []
     order = threading.Barrier(3)

@@ -20,7 +20,7 @@ std::atomic<std::uint64_t> last_id{0};
 
 }  // namespace
 
-EarlyEvents::EarlyEvents() : id_(last_id.fetch_add(1) + 1) {}
+EarlyEvents::EarlyEvents(Unheard& unheard) : unheard_(unheard), id_(last_id.fetch_add(1) + 1) {}
 
 void EarlyEvents::note_emit_slowly() const noexcept {
   last_emit = {id_, numbers_.load()};
@@ -39,6 +39,7 @@ bool EarlyEvents::keep(const RemoteEvent& event, const std::function<bool()>& is
   while (!kept.empty() && (kept.size() > kMostOfAName || bytes_ > kMostBytes)) {
     bytes_ -= kept.front().size;
     kept.pop_front();
+    unheard_.add(1);
   }
   return true;
 }
@@ -58,6 +59,8 @@ std::optional<Payload> EarlyEvents::take(std::string_view event) {
     bytes_ -= oldest.size;
     if (last_emit.where == id_ && oldest.number > last_emit.number) {
       answer = std::move(oldest.payload);
+    } else {
+      unheard_.add(1);
     }
     kept.pop_front();
   }
@@ -66,6 +69,7 @@ std::optional<Payload> EarlyEvents::take(std::string_view event) {
 
 void EarlyEvents::clear() {
   const std::lock_guard lock(mutex_);
+  for (const auto& [name, kept] : by_name_) unheard_.add(kept.size());
   by_name_.clear();
   bytes_ = 0;
 }

@@ -9,6 +9,7 @@
 
 #include "divisi/payload.h"
 #include "event/remote_event.h"
+#include "event/unheard.h"
 
 #include <atomic>
 #include <cstdint>
@@ -24,7 +25,8 @@ namespace divisi::event {
 
 class EarlyEvents {
  public:
-  EarlyEvents();
+  // Events that no wait took count as unheard.
+  explicit EarlyEvents(Unheard& unheard);
 
   // The calling thread is about to emit.
   void note_emit() const noexcept {
@@ -49,6 +51,7 @@ class EarlyEvents {
 
   void note_emit_slowly() const noexcept;
 
+  Unheard& unheard_;
   const std::uint64_t id_;            // no other one ever had it, as it may have had the address
   std::atomic<bool> is_used_{false};  // somebody has waited
   std::atomic<std::uint64_t> numbers_{0};

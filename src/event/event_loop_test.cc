@@ -654,13 +654,13 @@ TEST(EventLoopTest, StopFromInsideAListenerEndsTheLoopAfterTheQueue) {
   for (const int threads : {1, 3}) {
     std::promise<void> destroyed;
     std::atomic<int> after = 0;
+    std::binary_semaphore go(0);
     {
       EventLoop loop("inside", {.threads = threads});
       const std::shared_ptr<int> until_cleared(new int, [&](int* value) {
         delete value;
         destroyed.set_value();
       });
-      std::binary_semaphore go(0);
       loop.on("e", [&, until_cleared] {
         go.acquire();
         loop.stop();

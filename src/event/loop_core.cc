@@ -1,5 +1,6 @@
 #include "event/loop_core.h"
 
+#include "base/deadline.h"
 #include "base/log.h"
 #include "event/reclaim.h"
 
@@ -52,7 +53,8 @@ class LoopCore::Sink final : public Dispatcher {
     }
     const ListenerList* list = entry_ != nullptr ? held_.hold(*entry_) : nullptr;
     if (list == nullptr) {
-      if (entry_ == nullptr || keep_early(event)) return unheard(event);
+      if (entry_ == nullptr) return unheard(event);
+      if (keep_early(event)) return;
       list = held_.hold(*entry_);  // somebody has come meanwhile
       if (list == nullptr) return unheard(event);
     }
@@ -63,7 +65,8 @@ class LoopCore::Sink final : public Dispatcher {
   bool keep_early(const RemoteEvent& event) const {
     return core_.early_.keep(event, [this] { return entry_->listeners.load() != nullptr; });
   }
-  static void unheard(const RemoteEvent& event) {
+  void unheard(const RemoteEvent& event) {
+    core_.unheard_.add(1);
     log::debug("no listener event={} from={}", event.event, event.from_node);
   }
 
@@ -374,9 +377,7 @@ Status LoopCore::stop() {
   // Also if another call was first: whoever stops a loop, or destroys it, may rely on that no
   // listener runs any more.
   const std::lock_guard lock(stop_mutex_);
-  const auto now = std::chrono::steady_clock::now();
-  const auto longest = std::chrono::steady_clock::time_point::max() - now;
-  const auto deadline = now + std::min<std::chrono::nanoseconds>(options_.stop_timeout, longest);
+  const auto deadline = deadline_after(options_.stop_timeout);
   bool quiet = true;
   for (auto& strand : strands_) {
     // In this order: the first strand still hands batches to the others.

@@ -16,6 +16,7 @@
 #include "event/event_table.h"
 #include "event/remote_event.h"
 #include "event/strand.h"
+#include "event/unheard.h"
 
 #include <atomic>
 #include <chrono>
@@ -29,6 +30,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace divisi::event {
@@ -100,6 +102,9 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   void drain_here(std::chrono::nanoseconds budget = kForever);
   void wake();
 
+  // Remote events that no listener gets are counted there from now on.
+  void count_unheard_in(Unheard::Counter counter) { unheard_.count_in(std::move(counter)); }
+
   // Runs the listeners of `event` here and now if it has some and all of them asked for that.
   // False: post it.
   bool dispatch_inline(const RemoteEvent& event);
@@ -156,7 +161,8 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
 
   // Provide their own synchronisation.
   EventTable table_;
-  EarlyEvents early_;
+  Unheard unheard_;
+  EarlyEvents early_{unheard_};
   ErrorSlot errors_;
   // The vector is constant. One strand, or one that spreads batches and then one for each thread.
   std::vector<std::unique_ptr<Strand>> strands_;

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <future>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <semaphore>
@@ -173,6 +175,31 @@ TEST(LoopCoreTest, OnlySoManyEarlyAnswersAreKept) {
   ASSERT_TRUE(core.post(numbers("answer", many)));
   core.drain_here();
   EXPECT_EQ(waited(loop, kDeadline), 36) << "the newest 64";
+}
+
+TEST(LoopCoreTest, WhatNobodyGetsIsCountedOnce) {
+  for (const int threads : {1, 3}) {
+    const auto unheard = std::make_shared<std::atomic<std::uint64_t>>(0);
+    EventLoop loop("counted", {.threads = threads});
+    LoopCore& core = *loop.core();
+    core.count_unheard_in(unheard);
+    const auto post = [&](const char* event, std::vector<int> values) {
+      if (core.post(numbers(event, std::move(values)))) core.wake();
+    };
+    EXPECT_EQ(waited(loop, 0ns), std::nullopt);
+    core.note_emit();
+    std::vector<int> many(70);
+    std::iota(many.begin(), many.end(), 0);
+    post("answer", many);  // 6 are thrown away, 64 kept
+    loop.once("e", [](int) {});
+    post("e", {1, 2, 3});  // one is heard
+    post("unknown", {1});
+    const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+    while (*unheard < 9 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(waited(loop, kDeadline), 6) << threads;
+    loop.stop();  // and 63 were for nobody
+    EXPECT_EQ(*unheard, 6u + 2u + 1u + 63u) << threads;
+  }
 }
 
 TEST(LoopCoreTest, RemoteEventsReachEveryListenerOnce) {

@@ -1,4 +1,5 @@
 // LoopCore's waiting: a one-shot listener that hands its arguments to a blocked thread.
+#include "base/deadline.h"
 #include "event/loop_core.h"
 
 #include <algorithm>
@@ -99,10 +100,7 @@ WaitResult LoopCore::wait(std::string_view event, const WaitSpec& spec) {
     const std::stop_callback cancel(spec.stop, [&] { end_wait(*waiter, WakeReason::kCancelled); });
     std::unique_lock lock(waiter->mutex);
     const auto is_done = [&] { return waiter->done; };
-    const auto now = std::chrono::steady_clock::now();
-    const bool forever = spec.timeout >= std::chrono::steady_clock::time_point::max() - now;
-    const auto deadline =
-        forever ? std::chrono::steady_clock::time_point::max() : now + spec.timeout;
+    const auto deadline = deadline_after(spec.timeout);
     if (spec.sleeper != nullptr) {
       while (!waiter->done) {
         lock.unlock();
@@ -114,8 +112,6 @@ WaitResult LoopCore::wait(std::string_view event, const WaitSpec& spec) {
         }
         break;
       }
-    } else if (forever) {
-      waiter->ended.wait(lock, is_done);
     } else {
       waiter->ended.wait_until(lock, deadline, is_done);
     }

@@ -39,7 +39,10 @@ Result<Address> Address::parse(std::string_view text) {
                    "address '{}': unknown scheme; use tcp://host:port or ipc://path", text);
   }
   const auto colon = rest.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) {
+  if (colon == 0) {
+    return failure(Code::kInvalid, "address '{}' has no host; write host:port", text);
+  }
+  if (colon == std::string_view::npos) {
     return failure(Code::kInvalid, "address '{}' has no port; write host:port", text);
   }
   std::string_view host = rest.substr(0, colon);

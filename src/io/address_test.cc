@@ -37,7 +37,7 @@ TEST(AddressTest, WhatIsNoAddressIsNamedWithTheReason) {
   } kCases[] = {
       {"", "no port"},
       {"host", "no port"},
-      {":5", "no port"},
+      {":5", "no host"},
       {"host:", "not a port"},
       {"host:65536", "not a port"},
       {"host:-1", "not a port"},

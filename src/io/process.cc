@@ -319,6 +319,13 @@ std::optional<ExitStatus> Process::try_wait() {
   return reap(WEXITED | WNOHANG);
 }
 
+void open_standard_descriptors() noexcept {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (::open("/dev/null", O_RDWR) < 0) return;  // the lowest number that is free is this one
+  }
+}
+
 std::string current_program() {
   std::string link = "/proc/self/exe";
   std::array<char, 4096> path{};

@@ -113,6 +113,10 @@ class Process {
   Descriptor error_;
 };
 
+// Where stdin, stdout or stderr is closed it becomes /dev/null, so that no descriptor that is
+// opened later takes its number. For the first line of a main().
+void open_standard_descriptors() noexcept;
+
 // The path of the running program, also after its file was replaced.
 std::string current_program();
 

@@ -1,6 +1,7 @@
 #include "launch/ditask.h"
 
 #include "base/log.h"
+#include "io/process.h"
 #include "json/value.h"
 #include "launch/dry_run.h"
 #include "launch/options.h"
@@ -13,13 +14,17 @@
 #include "runtime/entry.h"
 #include "runtime/exit_code.h"
 #include "runtime/runner.h"
+#include "runtime/signal_watch.h"
 #include "runtime/worker.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -45,8 +50,15 @@ int complain(const Status& status, int exit_code) {
   for (char& c : line) {
     if (c == '\n' || c == '\r') c = ' ';
   }
-  std::fprintf(stderr, "ditask: %s\n", line.c_str());
+  std::fprintf(stderr, "ditask: %s\n", log::printable(std::move(line)).c_str());
   return exit_code;
+}
+
+// Whoever asked for a text must not take a part of it for all of it.
+int print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return runtime::kExitOk;
+  return complain(make_status(Code::kUnavailable, "writing to stdout: {}", errno_text(errno)),
+                  runtime::kExitMainFailed);
 }
 
 // Everything that is known before a package is opened.
@@ -118,8 +130,10 @@ void hand_on_secret_file(const DitaskOptions& options) {
   if (options.secret_file) ::setenv("DIVISI_SECRET_FILE", options.secret_file->c_str(), 1);
 }
 
-int run_processes(const DitaskOptions& options, const Launch& launch, bool is_python) {
+int run_processes(const DitaskOptions& options, const Launch& launch, bool is_python,
+                  const runtime::SignalWatch& signals) {
   runtime::RunnerOptions runner;
+  runner.signals = &signals;
   runner.worker_lost = options.worker_lost;
   runner.log_dir = options.log_dir;
   runner.command = is_python ? python_worker_command() : options.command;
@@ -129,12 +143,35 @@ int run_processes(const DitaskOptions& options, const Launch& launch, bool is_py
   return complain(result.status, result.exit_code);
 }
 
+// The worker that runs in this process, while its main does.
+const runtime::WorkerConfig* running_here = nullptr;
+
+struct RunsHere {
+  explicit RunsHere(const runtime::WorkerConfig& config) { running_here = &config; }
+  ~RunsHere() { running_here = nullptr; }
+};
+
+// Its main has called exit(), which unwinds nothing. The number is none of ditask's own codes.
+void left_by_exit(int code, void*) {
+  if (running_here == nullptr) return;
+  if (const std::string path = runtime::ipc_path(running_here->listen); !path.empty()) {
+    ::unlink(path.c_str());
+  }
+  if (code == 0) return;
+  std::fflush(nullptr);
+  ::_exit(complain(
+      make_status(Code::kInternal, "node {}: ended with exit code {}", running_here->node_id, code),
+      runtime::kExitMainFailed));
+}
+
 // A single worker needs no process of its own: main runs here (spec 3.5).
 int run_here(const runtime::WorkerConfig& config) {
   runtime::install_crash_report(config.node_id);
   log::set_identity(config.job_id, config.node_id);
   const auto entry = runtime::resolve_entry(config.entry);
   if (!entry) return complain(entry.error(), runtime::kExitUsage);
+  ::on_exit(left_by_exit, nullptr);
+  const RunsHere runs(config);
   const runtime::InlineOutcome ended = runtime::run_worker_inline(config, entry->call);
   if (ended.signal != 0) return runtime::exit_code_of_signal(ended.signal);
   const runtime::WorkerOutcome& outcome = ended.outcome;
@@ -143,22 +180,30 @@ int run_here(const runtime::WorkerConfig& config) {
                   outcome.exit_code);
 }
 
+int ended_by(int signal) {
+  return complain(make_status(Code::kCancelled, "ended by {}", io::signal_name(signal)),
+                  runtime::exit_code_of_signal(signal));
+}
+
 int run_package(const DitaskOptions& options, Launch& launch) {
+  // From here on there may be a directory to remove.
+  auto signals = std::make_unique<const runtime::SignalWatch>(runtime::kEndSignals);
   const auto package = Package::open({.path = options.package, .main = options.main});
   if (!package) return complain(package.error(), runtime::kExitUsage);
-  if (const Status status = package->probe(); !status.ok()) {
-    return complain(status, runtime::kExitUsage);
-  }
+  const Status probed = package->probe(signals->fd());
+  if (const auto signal = signals->next()) return ended_by(*signal);
+  if (!probed.ok()) return complain(probed, runtime::kExitUsage);
   for (runtime::WorkerConfig& worker : launch.workers) worker.entry = package->entry();
   warn(launch);
-  // An unpacked archive has to be removed and a log file written whatever happens to main, so
-  // these keep the launcher out of the worker.
+  // An unpacked archive has to be removed, a log file written and a dead worker replaced whatever
+  // happens to main, so these keep the launcher out of the worker.
   const bool is_python = package->is_python();
   if (launch.workers.size() == 1 && !is_python && !package->is_archive() &&
-      options.log_dir.empty()) {
+      options.log_dir.empty() && options.worker_lost == runtime::WorkerLost::kFail) {
+    signals.reset();  // the worker has its own
     return run_here(launch.workers.front());
   }
-  return run_processes(options, launch, is_python);
+  return run_processes(options, launch, is_python, *signals);
 }
 
 int run(std::vector<std::string> arguments) {
@@ -166,8 +211,7 @@ int run(std::vector<std::string> arguments) {
   auto options = parse_command_line(std::move(arguments), environment);
   if (!options) return complain(options.error(), runtime::kExitUsage);
   if (options->action == DitaskOptions::Action::kPrint) {
-    std::fputs(options->text.c_str(), stdout);
-    return runtime::kExitOk;
+    return print(options->text);
   }
   log::set_json(options->log_json);
   if (const auto level = log::parse_level(options->log_level)) log::set_level(*level);
@@ -183,18 +227,18 @@ int run(std::vector<std::string> arguments) {
     }
     warn(*launch);
     const json::Value text = describe(*options, main, launch->plan, launch->workers);
-    std::fprintf(stdout, "%s\n", json::print(text, 2).c_str());
-    return runtime::kExitOk;
+    return print(json::print(text, 2) + "\n");
   }
   if (options->command.empty()) return run_package(*options, *launch);
   hand_on_secret_file(*options);
   warn(*launch);
-  return run_processes(*options, *launch, false);
+  return run_processes(*options, *launch, false, runtime::SignalWatch(runtime::kEndSignals));
 }
 
 }  // namespace
 
 int ditask_main(int argc, char** argv) {
+  io::open_standard_descriptors();
   runtime::enter_worker_if_spawned();
   try {
     return run(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));

@@ -113,7 +113,7 @@ Status resolve_attach_to(const std::vector<TaskSpec>& spec, std::vector<JobTask>
     std::vector<std::string> addresses;
     for (const std::string& part : *given) {
       if (!std::string_view(part).starts_with(kNodePrefix)) {
-        auto address = runtime::normalise_address(part);
+        auto address = runtime::peer_address(part);
         if (!address) {
           return address.error().with_context(
               fmt::format("platform spec: tasks[{}].attach_to", rank));

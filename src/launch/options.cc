@@ -246,6 +246,11 @@ Result<DitaskOptions> parse_command_line(std::vector<std::string> arguments,
   if (has_command && (texts.package || texts.main)) {
     return failure(Code::kInvalid, "a program after -- excludes --package and --main");
   }
+  if (has_command && texts.auto_recover) {
+    return failure(Code::kInvalid,
+                   "--auto-recover calls a --main again; a program after -- is started again by "
+                   "--worker-lost restart");
+  }
   options.package = texts.package.value_or(".");
   options.main = texts.main;
   options.secret_file = texts.secret_file;

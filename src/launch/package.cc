@@ -74,8 +74,8 @@ Status not_found(const EntryName& name, const std::vector<std::string>& candidat
 }  // namespace
 
 Result<EntryName> choose_entry_name(const PackageOptions& options) {
-  if (options.main) return parse_entry_name(*options.main);
   DIVISI_TRY(const fs::path path, package_path(options.path));
+  if (options.main) return parse_entry_name(*options.main);
   return default_entry_name(path.filename().string());
 }
 
@@ -118,10 +118,10 @@ Result<Package> Package::open(const PackageOptions& options) {
   return package;
 }
 
-Status Package::probe() const {
+Status Package::probe(int stop_fd) const {
   if (is_python()) return {};
-  const Status status = run_in_child([this] { return load_and_find(entry_); });
-  if (status.ok()) return {};
+  Status status = run_in_child([this] { return load_and_find(entry_); }, stop_fd);
+  if (status.ok() || status.code() == Code::kCancelled) return status;
   return make_status(Code::kInvalid, "--main {}: {}", name_.text(), status.message());
 }
 

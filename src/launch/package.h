@@ -32,8 +32,9 @@ class Package {
 
   // Loads the object and finds the function, in a child process, so that an object that crashes
   // or blocks the loader is a message here and not the end of the launcher. A Python module is
-  // imported by its workers only: that may take seconds.
-  Status probe() const;
+  // imported by its workers only: that may take seconds. kCancelled when `stop_fd` becomes
+  // readable.
+  Status probe(int stop_fd) const;
 
   const runtime::EntryRef& entry() const noexcept { return entry_; }
   const EntryName& name() const noexcept { return name_; }

@@ -1,6 +1,5 @@
 #include "launch/plan.h"
 
-#include "io/address.h"
 #include "launch/job_tasks.h"
 #include "launch/limits.h"
 #include "launch/platform_spec.h"
@@ -49,15 +48,10 @@ Result<std::vector<int>> parse_node_ids(const std::string& text) {
 Result<std::vector<std::string>> parse_attach_to(const std::string& text) {
   std::vector<std::string> addresses;
   for (const std::string& part : split_list(text)) {
-    const auto address = io::Address::parse(part);
+    auto address = runtime::peer_address(part);
     if (!address) return failure(address.error().with_context("--attach-to"));
-    if (address->scheme == io::Address::Scheme::kTcp && address->port == 0) {
-      return failure(Code::kInvalid, "--attach-to: '{}' has port 0, nobody can listen there",
-                     shown(part));
-    }
-    std::string normal = address->to_string();
-    if (std::ranges::find(addresses, normal) == addresses.end()) {
-      addresses.push_back(std::move(normal));
+    if (std::ranges::find(addresses, *address) == addresses.end()) {
+      addresses.push_back(*std::move(address));
     }
     if (addresses.size() > static_cast<std::size_t>(kMaxNodes)) {
       return failure(Code::kInvalid, "--attach-to: more than {} addresses", kMaxNodes);

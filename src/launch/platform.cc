@@ -139,11 +139,30 @@ bool looks_like_kubernetes(const Environment& environment) {
   return lookup(environment, "DI_NODES") && lookup(environment, "DI_RANK");
 }
 
+namespace {
+
+// "a,,b", ",a": an empty place before another one.
+bool has_gap(std::string_view list) {
+  std::size_t begin = 0;
+  for (std::size_t comma = list.find(','); comma != std::string_view::npos;
+       comma = list.find(',', begin)) {
+    if (trimmed(list.substr(begin, comma - begin)).empty()) return true;
+    begin = comma + 1;
+  }
+  return false;
+}
+
+}  // namespace
+
 Result<Cluster> read_kubernetes(const Environment& environment) {
   DIVISI_TRY(const auto nodes, required(environment, "DI_NODES", "k8s"));
   DIVISI_TRY(const auto rank, required(environment, "DI_RANK", "k8s"));
   Cluster cluster;
   cluster.platform = Platform::kKubernetes;
+  if (has_gap(nodes)) {
+    return failure(Code::kInvalid, "DI_NODES='{}' has an empty place: a host's place is its rank",
+                   shown(nodes));
+  }
   for (std::string& host : split_list(nodes)) {
     if (const Status status = check_host(host, "DI_NODES"); !status.ok()) return failure(status);
     cluster.places.push_back({std::move(host), 0});
@@ -151,7 +170,6 @@ Result<Cluster> read_kubernetes(const Environment& environment) {
       return failure(Code::kInvalid, "DI_NODES names more than {} hosts", kMaxHosts);
     }
   }
-  if (cluster.places.empty()) return failure(Code::kInvalid, "DI_NODES names no host");
   DIVISI_TRY(cluster.rank, parse_int(rank, 0, kMost, "DI_RANK"));
   if (static_cast<std::size_t>(cluster.rank) >= cluster.places.size()) {
     return failure(Code::kInvalid, "DI_RANK={} is out of range: DI_NODES names {} hosts",
@@ -173,8 +191,9 @@ Result<Cluster> read_slurm(const Environment& environment) {
     return failure(Code::kInvalid,
                    "platform slurm: neither SLURM_NODELIST nor SLURM_JOB_NODELIST is set");
   }
-  DIVISI_TRY(const auto hosts, expand_host_list(*list));
-  DIVISI_TRY(const auto counts, read_task_counts(environment, hosts.size()));
+  const auto hosts = expand_host_list(*list);
+  if (!hosts) return failure(hosts.error().with_context("SLURM_NODELIST"));
+  DIVISI_TRY(const auto counts, read_task_counts(environment, hosts->size()));
   const std::int64_t room = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   if (room > kMost) {
     return failure(Code::kInvalid, "platform slurm: {} tasks are more than {}", room, kMost);
@@ -192,7 +211,8 @@ Result<Cluster> read_slurm(const Environment& environment) {
     return failure(Code::kInvalid, "SLURM_PROCID={} is out of range: the job has {} tasks",
                    cluster.rank, tasks);
   }
-  if (const Status status = place_tasks(environment, hosts, counts, tasks, cluster); !status.ok()) {
+  if (const Status status = place_tasks(environment, *hosts, counts, tasks, cluster);
+      !status.ok()) {
     return failure(status);
   }
   const std::string& host = cluster.places[static_cast<std::size_t>(cluster.rank)].host;

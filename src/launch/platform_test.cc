@@ -44,7 +44,8 @@ TEST(KubernetesTest, NamesTheVariableThatIsMissingOrWrong) {
   };
   EXPECT_THAT(error({}), HasSubstr("DI_NODES is not set"));
   EXPECT_THAT(error({{"DI_NODES", "a"}}), HasSubstr("DI_RANK is not set"));
-  EXPECT_THAT(error({{"DI_NODES", " , "}, {"DI_RANK", "0"}}), HasSubstr("names no host"));
+  EXPECT_THAT(error({{"DI_NODES", " , "}, {"DI_RANK", "0"}}), HasSubstr("an empty place"));
+  EXPECT_THAT(error({{"DI_NODES", "a,,b"}, {"DI_RANK", "1"}}), HasSubstr("an empty place"));
   EXPECT_THAT(error({{"DI_NODES", "a,b"}, {"DI_RANK", "2"}}),
               HasSubstr("DI_RANK=2 is out of range: DI_NODES names 2 hosts"));
   EXPECT_THAT(error({{"DI_NODES", "a,b"}, {"DI_RANK", "-1"}}), HasSubstr("DI_RANK: '-1'"));

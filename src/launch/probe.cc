@@ -6,7 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <optional>
+#include <poll.h>
 #include <string>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,10 +32,14 @@ void write_all(int fd, const std::string& text) {
   }
 }
 
-std::string read_all(int fd) {
+// Nothing if `stop_fd` became readable before the end.
+std::optional<std::string> read_all(int fd, int stop_fd) {
   std::string text;
   std::array<char, 4096> chunk{};
   while (true) {
+    std::array<pollfd, 2> fds{{{fd, POLLIN, 0}, {stop_fd, POLLIN, 0}}};
+    if (::poll(fds.data(), fds.size(), -1) < 0) continue;  // interrupted
+    if (fds[1].revents != 0) return std::nullopt;
     const ssize_t got = ::read(fd, chunk.data(), chunk.size());
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return text;
@@ -42,6 +49,7 @@ std::string read_all(int fd) {
 
 // One byte of code, then the message.
 [[noreturn]] void child(int fd, const std::function<Status()>& work) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   throw_output_away();
   Status status;
   try {
@@ -57,7 +65,7 @@ std::string read_all(int fd) {
 
 }  // namespace
 
-Status run_in_child(const std::function<Status()>& work) {
+Status run_in_child(const std::function<Status()>& work, int stop_fd) {
   std::array<int, 2> pipe{};
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) {
     return make_status(Code::kUnavailable, "cannot make a pipe: {}", errno_text(errno));
@@ -73,23 +81,25 @@ Status run_in_child(const std::function<Status()>& work) {
     ::close(pipe[0]);
     return make_status(Code::kUnavailable, "cannot start a process: {}", errno_text(fork_error));
   }
-  const std::string answer = read_all(pipe[0]);
+  const std::optional<std::string> answer = read_all(pipe[0], stop_fd);
   ::close(pipe[0]);
+  if (!answer) ::kill(pid, SIGKILL);
   int how = 0;
   while (::waitpid(pid, &how, 0) < 0 && errno == EINTR) {
   }
+  if (!answer) return {Code::kCancelled, "interrupted"};
   if (WIFSIGNALED(how)) {
     return make_status(Code::kInternal,
                        "loading it crashed with signal {} ({}); the file is damaged "
                        "or one of its constructors fails",
                        WTERMSIG(how), ::strsignal(WTERMSIG(how)));
   }
-  if (answer.empty()) {
+  if (answer->empty()) {
     return make_status(Code::kInternal, "loading it ended the process with exit code {}",
                        WEXITSTATUS(how));
   }
-  const auto code = static_cast<Code>(answer.front());
-  return code == Code::kOk ? Status() : Status(code, answer.substr(1));
+  const auto code = static_cast<Code>(answer->front());
+  return code == Code::kOk ? Status() : Status(code, answer->substr(1));
 }
 
 }  // namespace divisi::launch

@@ -57,8 +57,8 @@ std::vector<std::string> search_folders(const EntryName& entry, const std::strin
 bool has_python_module(const EntryName& entry, const std::vector<std::string>& folders) {
   if (entry.is_symbol) return false;
   std::string relative = entry.module;
-  std::replace(relative.begin(), relative.end(), '.', '/');
-  return std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) {
+  std::ranges::replace(relative, '.', '/');
+  return std::ranges::any_of(folders, [&](const std::string& folder) {
     const fs::path path = fs::path(folder) / relative;
     std::error_code error;
     return fs::is_regular_file(path.string() + ".py", error) ||
@@ -87,9 +87,11 @@ std::vector<std::string> python_worker_command() {
 
 bool is_installed_python_module(const EntryName& entry) {
   if (entry.is_symbol) return false;
-  const std::string code =
-      fmt::format("import importlib.util, sys; sys.exit(importlib.util.find_spec({}) is None)",
-                  python_literal(entry.module.substr(0, entry.module.find('.'))));
+  // A folder without __init__.py is one for Python, too, but none that somebody meant: no origin.
+  const std::string code = fmt::format(
+      "import importlib.util, sys\n"
+      "sys.exit(getattr(importlib.util.find_spec({}), 'origin', None) is None)",
+      python_literal(entry.module.substr(0, entry.module.find('.'))));
   auto process = io::Process::spawn({.program = interpreter(),
                                      .arguments = {"-c", code},
                                      .standard_input = io::Stdio::kNull,

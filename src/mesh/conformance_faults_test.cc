@@ -101,12 +101,12 @@ TEST_P(FaultConformance, ALinkThatIsCutAndIdleIsAcknowledgedAfterwards) {
 TEST_P(FaultConformance, AReceiverThatWasFullWhenTheLinkBrokeGoesOn) {
   NodeOptions options;
   options.queue_bytes = 1 << 20;
+  Door door;
+  Inbox<int> seen;
   TestNode a(0, fresh(), {}, options);
   BadWire wire(a->address());
   TestNode b(1, "", {wire.address()}, options);
   link(a, b);
-  Door door;
-  Inbox<int> seen;
   a.on("n", [&](int n, const Buffer& bytes) {
     seen.add(is_numbered(bytes, n) ? n : -1);
     door.pass();
@@ -255,11 +255,11 @@ TEST_P(FaultConformance, ADeathSeenByTheLauncherIsKnownAtOnce) {
 TEST_P(FaultConformance, ABlockedEmitEndsWhenItsPeerLeavesOrTheNodeCloses) {
   NodeOptions options;
   options.queue_bytes = 100'000;
+  Door door;
+  std::atomic<bool> inside{false};
   TestNode a(0, fresh(), {}, options);
   auto b = std::make_unique<TestNode>(1, "", std::vector{a->address()}, options);
   link(a, *b);
-  Door door;
-  std::atomic<bool> inside{false};
   b->on("n", [&](int, const Buffer&) {
     inside = true;
     door.pass();

@@ -27,6 +27,17 @@ class MembersConformance : public ::testing::TestWithParam<Medium> {
   static void dismiss(TestNode& who, const PeerPlace& place) {
     who.on_loop([&] { who->dismiss(place); });
   }
+  // Node 1, which dialled a node 0 that has said goodbye, and where that one listened.
+  std::pair<std::unique_ptr<TestNode>, std::string> left_by_node_zero(bool is_listed) {
+    TestNode first(0, fresh(), {});
+    const std::string bound = first->address();
+    auto survivor = std::make_unique<TestNode>(1, fresh(), std::vector{bound});
+    link(first, *survivor);
+    if (is_listed) welcome(*survivor, place(0, bound));
+    first.close(1s);
+    EXPECT_TRUE(survivor->hears(PeerChange::kLeft, 0));
+    return {std::move(survivor), bound};
+  }
   // A name that leads nowhere.
   static std::string nowhere() { return "tcp://nowhere.invalid:50515"; }
 };
@@ -83,18 +94,17 @@ TEST_P(MembersConformance, ADismissedPeerMayFinishWhatItSaysAndThenLeavesWithout
 }
 
 TEST_P(MembersConformance, APeerThatLeftAndIsWelcomeAgainIsDialledAgain) {
-  const std::string address = fresh();
-  auto first = std::make_unique<TestNode>(0, address, std::vector<std::string>());
-  const std::string bound = (*first)->address();
-  TestNode survivor(1, fresh(), {bound});
-  link(*first, survivor);
-  first->close(1s);  // says goodbye, so nobody would dial it again
-  first.reset();
-  ASSERT_TRUE(survivor.hears(PeerChange::kLeft, 0));
+  const auto [survivor, bound] = left_by_node_zero(false);  // so nobody would dial it again
   TestNode second(0, bound, {});
-  welcome(survivor, place(0, bound));
+  welcome(*survivor, place(0, bound));
   EXPECT_TRUE(second.hears(PeerChange::kJoined, 1));
-  EXPECT_TRUE(eventually([&] { return survivor.linked_with(0); }));
+  EXPECT_TRUE(eventually([&] { return survivor->linked_with(0); }));
+}
+
+TEST_P(MembersConformance, APeerThatLeftAndIsStillListedIsDialledUntilItsSuccessorIsThere) {
+  const auto [survivor, bound] = left_by_node_zero(true);
+  TestNode second(0, bound, {});  // nobody says a word about it
+  EXPECT_TRUE(second.hears(PeerChange::kJoined, 1));
 }
 
 TEST_P(MembersConformance, MainDoesNotWaitForWhoIsGone) {

@@ -60,6 +60,15 @@ class Star {
   Inbox<std::pair<int, int>> seen;
 };
 
+TEST_P(RouteConformance, EveryNodeHasTheLabelsOfBeingOne) {
+  Star star(fresh());
+  ASSERT_TRUE(star.hub.send("n", {.to = Target::to_label("node.2")}, 1).ok());
+  ASSERT_TRUE(star.hub.send("n", {.to = Target::to_label("node.[13]")}, 2).ok());
+  ASSERT_TRUE(star.hub.send("n", {.to = Target::to_label("distributed")}, 3).ok());
+  ASSERT_TRUE(star.seen.reaches(6));
+  EXPECT_EQ(star.counts(), (std::map<int, int>{{1, 2}, {2, 2}, {3, 2}}));
+}
+
 TEST_P(RouteConformance, AnEventGoesToANodeALabelOrARole) {
   Star star(fresh());
   ASSERT_TRUE(star.hub.send("n", {Target::to_node(2), Policy::kBlock}, 1).ok());
@@ -142,6 +151,23 @@ TEST_P(RouteConformance, EventsBeforeReadyWaitForTheirFirstListener) {
   b->ready();
   EXPECT_EQ(b->stats().unlistened, 1u) << "what nobody listened to is counted";
   EXPECT_EQ(b->stats().held, 0u);
+}
+
+TEST_P(RouteConformance, WhatComesAfterTheLastListenerWentIsCounted) {
+  TestNode a(0, fresh(), {});
+  TestNode b(1, "", {a->address()});
+  link(a, b);
+  Inbox<int> seen;
+  b.loop().once("e", [&](int n) { seen.add(n); });
+  b->subscribe("e", "e", b.loop().core());
+  b->ready();
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(a.emit("e", i).ok());
+  EXPECT_TRUE(eventually([&] { return b->stats().unlistened == 5; })) << b->stats().unlistened;
+  EXPECT_EQ(seen.values(), std::vector{0});
+  b.on("e", [&](int n) { seen.add(n); });
+  ASSERT_TRUE(a.emit("e", 6).ok());
+  ASSERT_TRUE(seen.reaches(2));
+  EXPECT_EQ(b->stats().unlistened, 5u) << "heard again";
 }
 
 TEST_P(RouteConformance, HoldingIsBoundedAndWhatDoesNotFitIsCounted) {

@@ -201,6 +201,23 @@ TEST_P(LinkConformance, AnEmitThatWaitsTooLongFailsAndNamesThePeer) {
   EXPECT_EQ(pair.seen.values(), counted_to(sent - 1));
 }
 
+TEST_P(LinkConformance, TheLongestTimeoutsWait) {
+  NodeOptions options = SlowReceiver::small_queues();
+  options.send_timeout = options.join_timeout = std::chrono::milliseconds::max();
+  SlowReceiver pair(fresh(), options);
+  constexpr int kCount = 200;
+  std::thread flood([&] {
+    for (int i = 0; i < kCount; ++i) EXPECT_TRUE(pair.sender.emit("n", i, filled(20'000, 0)).ok());
+  });
+  EXPECT_TRUE(
+      eventually([&] { return pair.sender.stats_of(1).queued_bytes + 20'000 > (1 << 20); }));
+  pair.door.open();
+  flood.join();
+  EXPECT_TRUE(pair.sender->flush(std::chrono::milliseconds::max()));
+  ASSERT_TRUE(pair.seen.reaches(kCount));
+  EXPECT_TRUE(pair.sender->wait_for_peers(1, std::chrono::milliseconds::max()));
+}
+
 TEST_P(LinkConformance, ThePolicyErrorRefusesAtOnce) {
   SlowReceiver pair(fresh(), SlowReceiver::small_queues());
   Status status;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace divisi::mesh {
 
@@ -21,8 +22,10 @@ struct Node::Dialer {
   std::chrono::milliseconds pause{0};  // doubles up to a second, starts anew after a success
   bool joined = false;                 // was linked once, or needs no link
   bool unneeded = false;               // the address is our own, or its node left
+  bool listed = false;                 // the job says that its node is there: it may come back
   std::weak_ptr<Link> link;            // the link it led to
   io::TimePoint duplicate_since{};     // when a peer first said that our id is taken
+  std::string refusal;                 // why the last attempt failed, if it was refused
 };
 
 }  // namespace divisi::mesh

@@ -76,6 +76,22 @@ TEST_F(LogLinesTest, AGreetingThatStallsOrBreaksIsLoggedOncePerSecond) {
   EXPECT_LT(lines, 20) << broken;
 }
 
+TEST_F(LogLinesTest, ARefusalThatRepeatsIsLoggedOnceByEachSide) {
+  NodeOptions options;
+  options.heartbeat = 100ms;
+  options.lost_after = 300ms;
+  options.join_timeout = 60s;
+  const std::string said = said_during([&] {
+    TestNode a(0, fresh(), {}, options);
+    TestNode twin(0, "", {a->address()}, options);
+    EXPECT_FALSE(twin->join().ok());
+    twin.close(1ms);
+    a.close(1ms);
+  });
+  const std::regex line("warning link to [^\n]* failed: [^\n]*taken twice");
+  EXPECT_EQ(std::distance(std::sregex_iterator(said.begin(), said.end(), line), {}), 2) << said;
+}
+
 TEST_F(LogLinesTest, ASuccessorIsNamedAsTheReason) {
   TestNode a(0, fresh(), {});
   auto first = std::make_unique<TestNode>(1, "", std::vector{a->address()});

@@ -1,10 +1,11 @@
 #include "mesh/node.h"
 
-#include "base/glob.h"
+#include "base/deadline.h"
 #include "base/log.h"
 #include "io/crypto.h"
 #include "mesh/connection.h"
 #include "mesh/dialer.h"
+#include "mesh/node_labels.h"
 
 #include <algorithm>
 #include <utility>
@@ -122,7 +123,7 @@ Status Node::await_links() {
   using Clock = std::chrono::steady_clock;
   Lock lock(mutex_);
   const auto start = Clock::now();
-  join_deadline_ = std::max(join_deadline_, start + options_.join_timeout);
+  join_deadline_ = std::max(join_deadline_, deadline_after(options_.join_timeout, start));
   auto next_line = start + kWaitLine;
   while (!joined()) {
     if (!join_error_.ok()) return join_error_;
@@ -189,7 +190,8 @@ void Node::choose(OutTopic& topic, const Target& to, std::vector<LinkPtr>& targe
     switch (to.kind) {
       case Target::Kind::kAll: return true;
       case Target::Kind::kNode: return link.peer.node == to.node;
-      case Target::Kind::kLabel: return any_label_matches(to.pattern, link.peer.labels);
+      case Target::Kind::kLabel:
+        return label_names_node(to.pattern, link.peer.labels, link.peer.node);
       case Target::Kind::kRole: return link.out.roles.contains(to.pattern);
     }
     return false;
@@ -274,10 +276,11 @@ Status Node::send(std::string_view topic, const PayloadView& payload, const Send
     }
     event.body = event.body_owner.bytes();
   }
+  const Policy policy = options.policy.value_or(Policy::kBlock);
   Status first_failure;
   ++out.users;
   for (const LinkPtr& link : targets) {
-    Status status = queue(lock, link, out, event, bytes, options.policy);
+    Status status = queue(lock, link, out, event, bytes, policy);
     if (!status.ok() && first_failure.ok()) first_failure = std::move(status);
   }
   --out.users;
@@ -387,7 +390,7 @@ Result<bool> Node::make_space(Lock& lock, const LinkPtr& link, OutTopic& topic, 
     return failure(Code::kWouldBlock, "event '{}': the queue to node {} is full ({} bytes)",
                    topic.name, link->peer.node, out.log.bytes());
   }
-  const auto deadline = std::chrono::steady_clock::now() + options_.send_timeout;
+  const auto deadline = deadline_after(options_.send_timeout);
   while (is_full(*link, bytes) && !out.lost && !out.left && !closing_) {
     request_flush();
     ++waiting_;
@@ -510,7 +513,8 @@ bool Node::flush(std::chrono::milliseconds deadline) {
   Lock lock(mutex_);
   request_flush();
   ++waiting_;
-  const bool done = changed_.wait_for(lock, deadline, [this] { return closed_ || flushed(); });
+  const bool done =
+      changed_.wait_until(lock, deadline_after(deadline), [this] { return closed_ || flushed(); });
   --waiting_;
   return done && flushed();
 }
@@ -530,7 +534,7 @@ bool Node::wait_for_peers(std::size_t count, std::chrono::milliseconds timeout) 
     return closed_ || connected >= count;
   };
   ++waiting_;
-  const bool found = changed_.wait_for(lock, timeout, enough);
+  const bool found = changed_.wait_until(lock, deadline_after(timeout), enough);
   --waiting_;
   return found && !closed_;
 }

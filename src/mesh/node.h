@@ -77,8 +77,9 @@ class Node {
   // Blocks: refuses new sends, flushes, says goodbye, closes. Called again it does nothing.
   void close(std::chrono::milliseconds deadline);
 
-  // The launcher saw that process end: do not wait for its heartbeat.
-  void peer_died(int node);
+  // The launcher saw that process end: do not wait for its heartbeat. `for_good`: it listened there
+  // and will not be started again, so that join() does not wait for it either.
+  void peer_died(int node, std::optional<io::Address> for_good = {});
 
   // --- a job whose nodes come and go (node_members.cc); loop only ---
   // The node is part of the job from now on. If `place.dial`, a link to it is kept, as to those of
@@ -168,6 +169,8 @@ class Node {
   void refused(const std::shared_ptr<Connection>& connection);
 
   // node_links.cc: loop only.
+  LinkPtr make_link(const Identity& peer);
+  Status resume(const LinkPtr& link, Connection& connection);
   void attach(const std::shared_ptr<Connection>& connection);
   void detach(const LinkPtr& link, const std::string& reason);
   void connection_ended(const std::shared_ptr<Connection>& connection, const Status& why);
@@ -246,6 +249,7 @@ class Node {
   std::uint64_t next_connection_ = 1;
   std::optional<io::TimePoint> complained_at_;                  // about a stranger
   std::uint64_t complaints_kept_ = 0;                           // since then
+  std::string incoming_refusal_;                                // the last, and whose
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // expires with stop_on_loop()
 };
 

@@ -6,6 +6,7 @@
 #include "mesh/node.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace divisi::mesh {
@@ -62,7 +63,8 @@ Status Node::start_on_loop() {
 }
 
 void Node::dial(const std::shared_ptr<Dialer>& dialer) {
-  const io::Address& to = dialer->by_name || !dialer->at ? dialer->address : *dialer->at;
+  const std::optional<io::Address>& at = dialer->at;
+  const io::Address& to = at && !dialer->by_name ? *at : dialer->address;
   dialer->pending = reactor_.dial(
       to, options_.handshake_timeout, [this, dialer](Result<std::shared_ptr<io::Stream>> stream) {
         if (!stream) return dial_failed(dialer, stream.error());
@@ -92,6 +94,7 @@ void Node::redial_later(const std::shared_ptr<Dialer>& dialer) {
 void Node::dialer_joined(const std::shared_ptr<Dialer>& dialer) {
   dialer->pause = std::chrono::milliseconds(0);
   dialer->duplicate_since = {};
+  dialer->refusal.clear();
   if (std::exchange(dialer->joined, true)) return;
   Lock lock(mutex_);
   --unjoined_dialers_;
@@ -189,10 +192,15 @@ void Node::refused(const std::shared_ptr<Connection>& connection) {
   if (!harmless && !dialer && greeting.peer().incarnation == 0) {
     complain(fmt::format("an incoming connection was refused: {}", greeting.error().message()));
   } else if (!harmless) {
-    log::warning("link to {} failed: {}",
-                 dialer ? dialer->address.to_string()
-                        : fmt::format("node {} (incoming)", greeting.peer().node),
-                 greeting.error().message());
+    const std::string line =
+        fmt::format("link to {} failed: {}",
+                    dialer ? dialer->address.to_string()
+                           : fmt::format("node {} (incoming)", greeting.peer().node),
+                    greeting.error().message());
+    // Attempts go on, the line is worth reading once.
+    const std::string about = fmt::format("{:x} {}", greeting.peer().incarnation, line);
+    std::string& said = dialer ? dialer->refusal : incoming_refusal_;
+    if (std::exchange(said, about) != about) log::warning("{}", line);
   }
   if (!dialer) return;
   if (code == RejectCode::kSelf) {

@@ -99,9 +99,33 @@ class Node::LinkControl final : public Inbound::Control {
   io::TimePoint missed_logged_{};
 };
 
+LinkPtr Node::make_link(const Identity& peer) {
+  auto control = std::make_shared<LinkControl>(*this);
+  LinkPtr link(new Link(peer, *control, options_), [control](Link* gone) mutable {
+    delete gone;
+    control.reset();  // it refers back to what keeps us
+  });
+  control->set_link(link);
+  link->hears = control.get();
+  link->gauge = std::make_shared<FlowGauge>();
+  link->gauge->tell_after = least_window() / 4;
+  link->gauge->on_drained = [this, alive = std::weak_ptr(alive_), weak = std::weak_ptr(link)] {
+    reactor_.post([this, alive, weak] {
+      const auto drained = weak.lock();
+      if (alive.expired() || !drained || !drained->connection) return;
+      Lock lock(mutex_);
+      update_grant(*drained);
+      if (drained->out.grant - drained->out.grant_told < window() / 4) return;
+      add_ack(drained->out);
+      write_some(lock, drained);
+    });
+  };
+  return link;
+}
+
+// A greeted connection becomes the one of its node's link.
 void Node::attach(const std::shared_ptr<Connection>& connection) {
-  const Handshake& greeting = connection->greeting();
-  const Identity& peer = greeting.peer();
+  const Identity& peer = connection->greeting().peer();
   LinkPtr link;
   {
     const Lock lock(mutex_);
@@ -129,96 +153,17 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
   }
   const bool fresh = link == nullptr;
   if (fresh) {
-    auto control = std::make_shared<LinkControl>(*this);
-    link = std::shared_ptr<Link>(new Link(peer, *control, options_), [control](Link* gone) mutable {
-      delete gone;
-      control.reset();  // it refers back to what keeps us
-    });
-    control->set_link(link);
-    link->hears = control.get();
-    link->gauge = std::make_shared<FlowGauge>();
-    link->gauge->tell_after = least_window() / 4;
-    link->gauge->on_drained = [this, alive = std::weak_ptr(alive_), weak = std::weak_ptr(link)] {
-      reactor_.post([this, alive, weak] {
-        const auto drained = weak.lock();
-        if (alive.expired() || !drained || !drained->connection) return;
-        Lock lock(mutex_);
-        update_grant(*drained);
-        if (drained->out.grant - drained->out.grant_told < window() / 4) return;
-        add_ack(drained->out);
-        write_some(lock, drained);
-      });
-    };
+    link = make_link(peer);
+    link->out.undelivered = undelivered;
   }
+  const bool was_lost = link->out.lost;
   link->connection = connection;
   link->last_heard = reactor_.now();
   link->in.restart();
   link->acknowledged_bytes = 0;
   connection->set_link(link);
-  const bool was_lost = link->out.lost;
-  Status broken;
-  {
-    Lock lock(mutex_);
-    Outbound& out = link->out;
-    while (out.writing) {  // an emitter is leaving the old socket's write
-      ++waiting_;
-      changed_.wait(lock);
-      --waiting_;
-    }
-    link->peer = peer;
-    out.undelivered += undelivered;
-    const std::size_t before = out.log.bytes();
-    const std::uint64_t resent = out.log.sent_after(greeting.peer_resume().received);
-    if (!out.log.rewind(greeting.peer_resume().received)) {
-      broken = make_status(Code::kInvalid, "it has event {}, we have {} to {}",
-                           greeting.peer_resume().received, out.log.acknowledged(),
-                           out.log.last_sequence());
-    } else {
-      if (!fresh) {
-        ++out.reconnects;
-        out.resent += resent;
-      }
-      queued_bytes_ -= before - out.log.bytes();
-      out.stream = connection->stream();
-      out.connection = connection->number();
-      out.waiting_writable = false;
-      out.credit = greeting.peer_resume().credit;
-      out.sent = 0;
-      out.ack = link->in.received();
-      out.ack_bytes = 0;
-      out.grant = out.grant_told = greeting.own_resume().value_or(Resume()).credit;
-      out.control.clear();
-      out.control_writing = connection->take_unsent();
-      out.control_written = 0;
-      out.lost = false;
-      out.last_written = {};
-      // The first frames also bring the stream to where the log stands modulo 64.
-      add_names(out, Kind::kSubscribe, 1, routes_.topics());
-      if (!own_roles_.empty()) {
-        add_names(out, Kind::kRoles, 0, {own_roles_.begin(), own_roles_.end()});
-      }
-      if (is_ready_ && !options_.relay) add_control(out, Kind::kReady, 0, 0, {});
-      // What was consumed since the greeting is told now: perhaps nothing is left to consume.
-      update_grant(*link);
-      if (out.grant != out.grant_told) add_ack(out);
-      if (out.gap > 0) {
-        log::warning("{} events for node {} were dropped while it was away", out.gap, peer.node);
-        const std::size_t without = out.log.bytes();
-        out.log.append_gap(std::exchange(out.gap, 0));
-        queued_bytes_ += out.log.bytes() - without;
-      }
-      links_[peer.node] = link;
-      departed_.erase(peer.node);
-      link_list_.clear();
-      for (const auto& [id, each] : links_) link_list_.push_back(each);
-      ++links_version_;
-      write_some(lock, link);
-      open_relay(lock);
-      changed_.notify_all();
-    }
-  }
-  if (!broken.ok()) {
-    log::error("cannot resume with node {}: {}", peer.node, broken.message());
+  if (const Status resumed = resume(link, *connection); !resumed.ok()) {
+    log::error("cannot resume with node {}: {}", peer.node, resumed.message());
     connection->close();
     link->connection = nullptr;
     if (connection->dialer()) redial_later(connection->dialer());
@@ -235,6 +180,67 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
   } else if (fresh) {
     tell(PeerChange::kJoined, *link);
   }
+}
+
+// What the peer has not received goes out on the new connection, after what it must know first.
+Status Node::resume(const LinkPtr& link, Connection& connection) {
+  const Resume& theirs = connection.greeting().peer_resume();
+  Lock lock(mutex_);
+  Outbound& out = link->out;
+  while (out.writing) {  // an emitter is leaving the old socket's write
+    ++waiting_;
+    changed_.wait(lock);
+    --waiting_;
+  }
+  link->peer = connection.greeting().peer();
+  const std::size_t before = out.log.bytes();
+  const std::uint64_t resent = out.log.sent_after(theirs.received);
+  if (!out.log.rewind(theirs.received)) {
+    return make_status(Code::kInvalid, "it has event {}, we have {} to {}", theirs.received,
+                       out.log.acknowledged(), out.log.last_sequence());
+  }
+  queued_bytes_ -= before - out.log.bytes();
+  if (links_.contains(link->peer.node)) {  // not its first connection
+    ++out.reconnects;
+    out.resent += resent;
+  }
+  out.stream = connection.stream();
+  out.connection = connection.number();
+  out.waiting_writable = false;
+  out.credit = theirs.credit;
+  out.sent = 0;
+  out.ack = link->in.received();
+  out.ack_bytes = 0;
+  out.grant = out.grant_told = connection.greeting().own_resume().value_or(Resume()).credit;
+  out.control.clear();
+  out.control_writing = connection.take_unsent();
+  out.control_written = 0;
+  out.lost = false;
+  out.last_written = {};
+  // The first frames also bring the stream to where the log stands modulo 64.
+  add_names(out, Kind::kSubscribe, 1, routes_.topics());
+  if (!own_roles_.empty()) {
+    add_names(out, Kind::kRoles, 0, {own_roles_.begin(), own_roles_.end()});
+  }
+  if (is_ready_ && !options_.relay) add_control(out, Kind::kReady, 0, 0, {});
+  // What was consumed since the greeting is told now: perhaps nothing is left to consume.
+  update_grant(*link);
+  if (out.grant != out.grant_told) add_ack(out);
+  if (out.gap > 0) {
+    log::warning("{} events for node {} were dropped while it was away", out.gap, link->peer.node);
+    const std::size_t without = out.log.bytes();
+    out.log.append_gap(std::exchange(out.gap, 0));
+    queued_bytes_ += out.log.bytes() - without;
+  }
+  links_.emplace(link->peer.node, link);
+  departed_.erase(link->peer.node);
+  link_list_.clear();
+  for (const auto& [id, each] : links_) link_list_.push_back(each);
+  ++links_version_;
+  write_some(lock, link);
+  open_relay(lock);
+  changed_.notify_all();
+  return {};
 }
 
 // Takes the connection away from its link; the link stays and may get another one.
@@ -350,20 +356,27 @@ void Node::retire(const LinkPtr& link, bool said_goodbye) {
   }
   if (said_goodbye) {
     for (const auto& dialer : dialers_) {
-      if (dialer->link.lock() == link) dialer->unneeded = true;
+      if (dialer->link.lock() != link) continue;
+      // A successor of the same name in the same place would change nothing in the job's list.
+      if (dialer->listed) {
+        redial_later(dialer);
+      } else {
+        dialer->unneeded = true;
+      }
     }
     tell(PeerChange::kLeft, *link);
   }
 }
 
-void Node::peer_died(int node) {
-  reactor_.post([this, alive = std::weak_ptr(alive_), node] {
+void Node::peer_died(int node, std::optional<io::Address> for_good) {
+  reactor_.post([this, alive = std::weak_ptr(alive_), node, for_good = std::move(for_good)] {
     if (alive.expired()) return;
     LinkPtr link;
     {
       const Lock lock(mutex_);
       if (const auto found = links_.find(node); found != links_.end()) link = found->second;
     }
+    if (!link && for_good) return dismiss({node, *for_good, std::nullopt, false});
     if (!link) died_unlinked_.insert(node);
     if (!link || link->out.lost) return;
     if (link->connection) link_broken(link, std::string(kProcessEnded));

@@ -1,4 +1,5 @@
 // A job changes its size: who is new, who is gone for good. Everything here runs on the loop.
+#include "base/deadline.h"
 #include "base/log.h"
 #include "mesh/dialer.h"
 #include "mesh/node.h"
@@ -14,6 +15,7 @@ void Node::welcome(const PeerPlace& place) {
       dialers_, [&](const auto& each) { return each->address == place.address; });
   const bool known = found != dialers_.end();
   const auto dialer = known ? *found : std::make_shared<Dialer>(place.address);
+  dialer->listed = true;
   const bool moved = place.at.has_value() && place.at != dialer->at;
   dialer->at = place.at;
   dialer->by_name = !place.at.has_value();
@@ -33,6 +35,7 @@ void Node::dismiss(const PeerPlace& place) {
   for (const auto& dialer : dialers_) {
     if (dialer->address != place.address) continue;
     dialer->unneeded = true;
+    dialer->listed = false;
     dialer->pending.reset();
     dialer_joined(dialer);
   }
@@ -56,7 +59,7 @@ void Node::dismiss(const PeerPlace& place) {
 
 void Node::extend_join() {
   const Lock lock(mutex_);
-  join_deadline_ = std::chrono::steady_clock::now() + options_.join_timeout;
+  join_deadline_ = deadline_after(options_.join_timeout);
 }
 
 }  // namespace divisi::mesh

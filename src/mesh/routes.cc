@@ -176,6 +176,7 @@ bool Routes::subscribe(std::string_view topic, std::string_view event, const Loo
       if (sink.loop == loop) return false;
     }
     route.sinks.push_back({loop, intern(event)});
+    loop->count_unheard_in(unheard_);
     ++version_;
     if (auto held = held_.extract(std::string(topic))) {
       for (auto& batch : held.mapped().batches) {
@@ -321,7 +322,7 @@ void Routes::post_local(std::string_view topic, const Payload& payload, int self
 
 std::uint64_t Routes::unlistened() const {
   const std::lock_guard lock(mutex_);
-  return unlistened_;
+  return unlistened_ + unheard_->load();
 }
 
 std::uint64_t Routes::held() const {

@@ -90,7 +90,10 @@ class Routes {
   std::unordered_map<std::string, Held> held_;
   std::size_t held_bytes_ = 0;
   std::uint64_t held_events_ = 0;
-  std::uint64_t unlistened_ = 0;
+  std::uint64_t unlistened_ = 0;  // here: nobody had subscribed
+
+  // And by the loops: somebody had, but listens no more.
+  const event::Unheard::Counter unheard_ = std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 }  // namespace divisi::mesh

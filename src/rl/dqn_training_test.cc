@@ -1,4 +1,5 @@
 // The whole of DQN in one loop: the defaults must learn CartPole.
+#include "base/sanitizer.h"
 #include "rl/dqn.h"
 #include "rl/env.h"
 
@@ -118,11 +119,7 @@ std::int64_t steps_to_solve(std::uint64_t seed) {
   return kMaxSteps;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kSeeds = 1;  // twenty times slower there
-#else
-constexpr std::uint64_t kSeeds = 3;
-#endif
+constexpr std::uint64_t kSeeds = kSanitizer ? 1 : 3;  // twenty times slower there
 
 TEST(DqnTrainingTest, The_defaults_learn_CartPole) {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {

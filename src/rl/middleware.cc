@@ -1,5 +1,6 @@
 #include "rl/middleware.h"
 
+#include "base/deadline.h"
 #include "divisi/progress.h"
 #include "divisi/task.h"
 
@@ -154,15 +155,13 @@ Middleware periodic_saver(std::string_view role, std::chrono::duration<double> i
   return named("periodic_saver", [=, save = std::move(save)](Context&) {
     if (Clock::now() < *due && !task.finish()) return;
     save();
-    *due = Clock::now() + std::chrono::duration_cast<Clock::duration>(interval);
+    *due = deadline_after(interval);
   });
 }
 
 Middleware idler(std::chrono::duration<double> interval) {
   return named("idler", [interval](Context&) {
-    task.wait_for("idler",
-                  {.timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(interval),
-                   .wake_on_finish = true});
+    task.wait_for("idler", {.timeout = to_nanoseconds(interval), .wake_on_finish = true});
   });
 }
 

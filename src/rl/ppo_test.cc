@@ -1,5 +1,6 @@
 #include "rl/ppo.h"
 
+#include "base/sanitizer.h"
 #include "divisi/error.h"
 
 #include <gtest/gtest.h>
@@ -10,11 +11,7 @@
 namespace divisi::rl {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kSeeds = 1;  // much slower there
-#else
-constexpr std::uint64_t kSeeds = 3;
-#endif
+constexpr std::uint64_t kSeeds = kSanitizer ? 1 : 3;  // much slower there
 
 PpoTrainer trainer_for(const std::string& name, std::uint64_t seed) {
   auto env = make_env(name, 8, seed);

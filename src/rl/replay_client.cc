@@ -1,5 +1,6 @@
 #include "rl/replay_client.h"
 
+#include "base/deadline.h"
 #include "divisi/parallel.h"
 #include "rl/listeners.h"
 
@@ -51,7 +52,7 @@ class Connection {
   }
 
   void greet(std::chrono::milliseconds timeout) {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    const auto deadline = deadline_after(timeout);
     std::unique_lock lock(mutex);
     while (!changed.wait_for(lock, kLookAgain, [&] { return welcome || !refused.empty(); })) {
       if (router.interrupted()) return;

@@ -1,7 +1,10 @@
 #include "runtime/barrier.h"
 
+#include "base/deadline.h"
+
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace divisi::runtime {
 
@@ -11,26 +14,46 @@ constexpr const char* kAcknowledge = "b_ack";
 }  // namespace
 
 Barrier::Barrier(mesh::Node& node, EventLoop& loop) : node_(node) {
-  const auto listen = [&](const char* topic, Epochs& heard) {
-    loop.on(topic, [this, &heard](std::uint64_t epoch, int from) {
-      const std::lock_guard lock(mutex_);
-      heard[from] = std::max(heard[from], epoch);
-      changed_.notify_all();
-    });
-    node_.subscribe(topic, topic, loop.core());
-  };
-  listen(kRequest, requested_);
-  listen(kAcknowledge, acknowledged_);
+  loop.on(kRequest, [this](std::uint64_t epoch, int from) {
+    if (epoch == 0) return;  // nobody's
+    const std::lock_guard lock(mutex_);
+    const auto [heard, first] = requested_.try_emplace(from, epoch);
+    // Events of a peer come in order: those before its first request were not for us.
+    if (first && is_new_) missed_ = std::max(missed_, epoch - 1);
+    heard->second = std::max(heard->second, epoch);
+    // Whoever comes to a barrier has passed the one before. Its predecessor may have died before
+    // it could say so.
+    acknowledged_[from] = std::max(acknowledged_[from], epoch - 1);
+    changed_.notify_all();
+  });
+  loop.on(kAcknowledge, [this](std::uint64_t epoch, int from) {
+    const std::lock_guard lock(mutex_);
+    acknowledged_[from] = std::max(acknowledged_[from], epoch);
+    changed_.notify_all();
+  });
+  node_.subscribe(kRequest, kRequest, loop.core());
+  node_.subscribe(kAcknowledge, kAcknowledge, loop.core());
 }
 
-void Barrier::add_peer(int node) {
+void Barrier::add_peer(int node, std::uint64_t incarnation) {
   const std::lock_guard lock(mutex_);
-  peers_.insert(node);
+  const auto [known, first] = peers_.try_emplace(node, incarnation);
+  if (!first && known->second == incarnation) return;
+  known->second = incarnation;
+  const auto reached = requested_.find(node);
+  if (reached == requested_.end() || reached->second < epoch_) {
+    newcomers_.insert(node);
+  } else {
+    // The predecessor had come to this barrier: its successor comes to the next one.
+    acknowledged_[node] = std::max(acknowledged_[node], reached->second);
+  }
+  changed_.notify_all();
 }
 
 void Barrier::remove_peer(int node) {
   const std::lock_guard lock(mutex_);
   peers_.erase(node);
+  newcomers_.erase(node);
   requested_.erase(node);
   acknowledged_.erase(node);
   changed_.notify_all();
@@ -38,29 +61,59 @@ void Barrier::remove_peer(int node) {
 
 void Barrier::wait(std::chrono::milliseconds timeout) {
   const std::lock_guard turn(turn_);
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  std::unique_lock lock(mutex_);
-  ++epoch_;
-  phase(lock, kRequest, requested_, deadline);
-  phase(lock, kAcknowledge, acknowledged_, deadline);
+  const auto deadline = deadline_after(timeout);
+  Lock lock(mutex_);
+  newcomers_.clear();  // they hear this one from its beginning
+  bool passed = false;
+  while (!passed) {
+    epoch_ = std::max(epoch_ + 1, missed_ + 1);
+    passed = phase(lock, kRequest, requested_, deadline) &&
+             phase(lock, kAcknowledge, acknowledged_, deadline);
+  }
+  is_new_ = false;
 }
 
-void Barrier::phase(std::unique_lock<std::mutex>& lock, const char* topic, const Epochs& heard,
+Status Barrier::say(const char* topic, std::uint64_t epoch, const SendOptions& options) {
+  PackScratch scratch;
+  return node_.send(topic, pack_args(scratch, epoch, node_.id()), options);
+}
+
+void Barrier::repeat_to_newcomers(Lock& lock, bool acknowledged) {
+  const std::set<int> newcomers = std::exchange(newcomers_, {});
+  const std::uint64_t epoch = epoch_;
+  lock.unlock();
+  for (const int node : newcomers) {
+    SendOptions options;
+    options.to = Target::to_node(node);
+    // One that is gone again is told when it is back.
+    if (say(kRequest, epoch, options).ok() && acknowledged) {
+      static_cast<void>(say(kAcknowledge, epoch, options));
+    }
+  }
+  lock.lock();
+}
+
+bool Barrier::phase(Lock& lock, const char* topic, const Epochs& heard,
                     std::chrono::steady_clock::time_point deadline) {
   const std::uint64_t epoch = epoch_;
   lock.unlock();
-  PackScratch scratch;
-  throw_if_failed(node_.send(topic, pack_args(scratch, epoch, node_.id()), {}));
+  throw_if_failed(say(topic, epoch, {}));
   lock.lock();
   const auto missing = [&] {
     std::string names;
-    for (const int peer : peers_) {
+    for (const auto& [peer, incarnation] : peers_) {
       const auto found = heard.find(peer);
       if (found == heard.end() || found->second < epoch) names += fmt::format(" {}", peer);
     }
     return names;
   };
-  if (!changed_.wait_until(lock, deadline, [&] { return missing().empty(); })) {
+  const auto late = [&] { return missed_ >= epoch; };
+  for (;;) {
+    if (!newcomers_.empty()) repeat_to_newcomers(lock, &heard == &acknowledged_);
+    if (late()) return false;
+    if (missing().empty()) return true;
+    const auto something_new = [&] { return missing().empty() || late() || !newcomers_.empty(); };
+    if (changed_.wait_until(lock, deadline, something_new)) continue;
     throw TimeoutError(
         fmt::format("barrier {} of node {}: no word from node{}", epoch, node_.id(), missing()));
   }

@@ -1,5 +1,8 @@
 #include "runtime/calls.h"
 
+#include "base/deadline.h"
+#include "base/log.h"
+
 #include <string>
 #include <utility>
 
@@ -51,7 +54,8 @@ Value Calls::finish(std::uint64_t id, int node, std::string_view name, const Pay
     throw_if_failed(sent.with_context(fmt::format("call '{}' on node {}", name, node)));
   }
   std::unique_lock lock(mutex_);
-  const bool in_time = answered_.wait_for(lock, timeout, [&] { return pending_[id].done; });
+  const bool in_time =
+      answered_.wait_until(lock, deadline_after(timeout), [&] { return pending_[id].done; });
   const Pending result = std::move(pending_[id]);
   pending_.erase(id);
   lock.unlock();
@@ -70,7 +74,18 @@ void Calls::answer(int node, std::uint64_t id, bool ok, const Value& value) {
   PackScratch scratch;
   SendOptions options;
   options.to = Target::to_node(node);
-  throw_if_failed(node_.send(kReply, pack_args(scratch, id, ok, value), options));
+  const Status sent = node_.send(kReply, pack_args(scratch, id, ok, value), options);
+  if (sent.ok()) return;
+  if (sent.code() == Code::kNotFound || sent.code() == Code::kClosed) {
+    log::debug("an answer for node {} is dropped, the caller has gone: {}", node, sent.message());
+    return;
+  }
+  // One that is too long to travel is told in short.
+  if (ok && sent.code() == Code::kInvalid) {
+    answer(node, id, false, Value(sent.message()));
+    return;
+  }
+  log::warning("an answer for node {} is dropped: {}", node, sent.message());
 }
 
 void Calls::peer_gone(int node) {

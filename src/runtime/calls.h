@@ -25,6 +25,7 @@ class Calls {
   // Sends the request and waits. Throws Error, TimeoutError.
   Value finish(std::uint64_t id, int node, std::string_view name, const PayloadView& request,
                std::chrono::milliseconds timeout);
+  // Throws nothing: whoever called waits, or has gone; this node's own work is not concerned.
   void answer(int node, std::uint64_t id, bool ok, const Value& value);
 
   // No answer will come from there any more.

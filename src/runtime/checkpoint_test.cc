@@ -186,9 +186,10 @@ TEST_F(CheckpointTest, AllRanksFinishInTheSameIteration) {
   std::vector<std::unique_ptr<FakeRouter>> routers;
   std::vector<std::unique_ptr<Task>> nodes;
   for (int rank = 0; rank < kRanks; ++rank) {
-    routers.push_back(std::make_unique<FakeRouter>(rank));
-    for (int other = 0; other < rank; ++other) FakeRouter::link(*routers[other], *routers[rank]);
-    nodes.push_back(std::make_unique<Task>(*routers[rank]));
+    auto router = std::make_unique<FakeRouter>(rank);
+    for (const auto& other : routers) FakeRouter::link(*other, *router);
+    nodes.push_back(std::make_unique<Task>(*router));
+    routers.push_back(std::move(router));
   }
   std::promise<void> go;
   const std::shared_future<void> started = go.get_future();
@@ -198,7 +199,7 @@ TEST_F(CheckpointTest, AllRanksFinishInTheSameIteration) {
     Task& node = *nodes[static_cast<std::size_t>(rank)];
     lives.push_back(node.start({.ctx = std::make_shared<OnlineRLContext>()}));
     // Only rank 0 counts; the others have its word.
-    node.use([&node, rank, started](OnlineRLContext& ctx) {
+    node.use([rank, started](OnlineRLContext& ctx) {
       if (rank == 0) ++ctx.env_step;
       if (rank == 2 && ctx.total_step == 0) started.wait();
     });

@@ -8,4 +8,8 @@ namespace divisi::runtime {
 // sanitizer's, the user's) are left alone. Covers stack overflow of the calling thread.
 void install_crash_report(int node_id);
 
+// Covers stack overflow of this thread too, if the report was installed. Cheap after the first
+// call.
+void cover_thread_by_crash_report();
+
 }  // namespace divisi::runtime

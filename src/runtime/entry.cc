@@ -131,6 +131,15 @@ Result<Entry> not_found(std::string_view object, std::string_view name,
                  name, fmt::join(names, ", "));
 }
 
+// By the symbol table of its object; what that does not know is believed.
+bool is_function(const void* address) {
+  Dl_info info{};
+  void* extra = nullptr;
+  if (::dladdr1(address, &info, &extra, RTLD_DL_SYMENT) == 0 || extra == nullptr) return true;
+  const int type = ELF64_ST_TYPE(static_cast<const ElfW(Sym)*>(extra)->st_info);
+  return type != STT_OBJECT && type != STT_TLS && type != STT_COMMON;
+}
+
 Result<Entry> find_symbol(const EntryRef& ref) {
   void* const handle =
       ::dlopen(ref.library.empty() ? nullptr : ref.library.c_str(), RTLD_NOLOAD | RTLD_NOW);
@@ -139,6 +148,11 @@ Result<Entry> find_symbol(const EntryRef& ref) {
     return failure(Code::kNotFound,
                    "{} exports no symbol '{}': declare it extern \"C\" int {}(int, char**)",
                    ref.library.empty() ? "this program" : ref.library, ref.name, ref.name);
+  }
+  if (!is_function(symbol)) {
+    return failure(Code::kInvalid,
+                   "'{}' in {} is no function: declare it extern \"C\" int {}(int, char**)",
+                   ref.name, ref.library.empty() ? "this program" : ref.library, ref.name);
   }
   using Main = int (*)(int, char**);
   auto* const function = reinterpret_cast<Main>(symbol);

@@ -1,35 +1,24 @@
 #include "runtime/fiber.h"
 
 #include "base/log.h"
+#include "base/sanitizer.h"
 #include "base/status.h"
 #include "divisi/error.h"
+#include "runtime/crash_report.h"
 #include "runtime/fiber_stack.h"
 
 #include <boost/context/detail/fcontext.hpp>
 
+#include <cstdint>
 #include <cstring>
 #include <cxxabi.h>
 #include <utility>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define DIVISI_ASAN_FIBERS 1
-#endif
-#if __has_feature(thread_sanitizer)
-#define DIVISI_TSAN_FIBERS 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define DIVISI_ASAN_FIBERS 1
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define DIVISI_TSAN_FIBERS 1
-#endif
-#if defined(DIVISI_ASAN_FIBERS)
+#if DIVISI_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-#if defined(DIVISI_TSAN_FIBERS)
+#if DIVISI_TSAN
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -70,9 +59,17 @@ Fiber::Fiber(std::function<void()> body) : body_(std::move(body)) {
 Fiber::~Fiber() {
   DIVISI_CHECK(state_ != State::kRunning, "a fiber was destroyed while it ran");
   if (state_ == State::kSuspended) unwind();
-#if defined(DIVISI_TSAN_FIBERS)
+#if DIVISI_TSAN
   if (tsan_fiber_ != nullptr) __tsan_destroy_fiber(tsan_fiber_);
 #endif
+}
+
+bool Fiber::overflowed(const void* address) noexcept {
+  const Fiber* const fiber = innermost_fiber();
+  if (fiber == nullptr) return false;
+  const auto end = reinterpret_cast<std::uintptr_t>(fiber->stack_);
+  const auto where = reinterpret_cast<std::uintptr_t>(address);
+  return where < end && where >= end - kFiberGuardBytes;
 }
 
 bool Fiber::inside() noexcept {
@@ -82,10 +79,12 @@ bool Fiber::inside() noexcept {
 bool Fiber::resume() {
   DIVISI_CHECK(state_ == State::kNew || state_ == State::kSuspended,
                "a fiber was resumed while it ran or after its end");
+  cover_thread_by_crash_report();
   if (state_ == State::kNew) {
     stack_ = take_fiber_stack();
-    context_ = context::make_fcontext(stack_ + kFiberStackBytes, kFiberStackBytes, &fiber_entry);
-#if defined(DIVISI_TSAN_FIBERS)
+    const std::size_t bytes = fiber_stack_bytes();
+    context_ = context::make_fcontext(stack_ + bytes, bytes, &fiber_entry);
+#if DIVISI_TSAN
     tsan_fiber_ = __tsan_create_fiber(0);
 #endif
   }
@@ -104,16 +103,16 @@ void Fiber::switch_in() {
   auto* const globals = reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
   const ExceptionState hosts = *globals;
   *globals = exceptions_;
-#if defined(DIVISI_ASAN_FIBERS)
+#if DIVISI_ASAN
   void* fake_stack = nullptr;
-  __sanitizer_start_switch_fiber(&fake_stack, stack_, kFiberStackBytes);
+  __sanitizer_start_switch_fiber(&fake_stack, stack_, fiber_stack_bytes());
 #endif
-#if defined(DIVISI_TSAN_FIBERS)
+#if DIVISI_TSAN
   tsan_host_ = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(tsan_fiber_, 0);
 #endif
   const context::transfer_t back = context::jump_fcontext(context_, this);
-#if defined(DIVISI_ASAN_FIBERS)
+#if DIVISI_ASAN
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
   context_ = back.fctx;
@@ -122,26 +121,26 @@ void Fiber::switch_in() {
   set_innermost_fiber(outer);
 
   if (state_ == State::kDone) {
-#if defined(DIVISI_ASAN_FIBERS)
+#if DIVISI_ASAN
     // The entry's own frame never returned, so its red zones are still marked.
-    __asan_unpoison_memory_region(stack_, kFiberStackBytes);
+    __asan_unpoison_memory_region(stack_, fiber_stack_bytes());
 #endif
     give_back_fiber_stack(std::exchange(stack_, nullptr));
   }
 }
 
 void Fiber::on_switched_in() noexcept {
-#if defined(DIVISI_ASAN_FIBERS)
+#if DIVISI_ASAN
   __sanitizer_finish_switch_fiber(asan_fake_stack_, &asan_host_bottom_, &asan_host_size_);
 #endif
 }
 
 void Fiber::switch_out([[maybe_unused]] bool last) {
-#if defined(DIVISI_ASAN_FIBERS)
+#if DIVISI_ASAN
   __sanitizer_start_switch_fiber(last ? nullptr : &asan_fake_stack_, asan_host_bottom_,
                                  asan_host_size_);
 #endif
-#if defined(DIVISI_TSAN_FIBERS)
+#if DIVISI_TSAN
   __tsan_switch_to_fiber(tsan_host_, 0);
 #endif
   const context::transfer_t again = context::jump_fcontext(host_context_, nullptr);

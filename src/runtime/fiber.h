@@ -38,6 +38,8 @@ class Fiber {
   // Stops the innermost fiber of the calling thread. Throws UsageError outside every fiber.
   static void suspend();
   static bool inside() noexcept;
+  // For a signal handler: did the innermost fiber of the thread fault by leaving its stack?
+  static bool overflowed(const void* address) noexcept;
 
   // The entry of a new stack; not for callers.
   [[noreturn]] static void enter(void* transferred_context, Fiber* self) noexcept;

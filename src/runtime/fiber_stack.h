@@ -1,28 +1,30 @@
 // Stacks for fibers: mapped once, guarded below, recycled.
 #pragma once
 
+#include "base/sanitizer.h"
+#include "base/status.h"
+
 #include <cstddef>
 
 namespace divisi::runtime {
 
-// Usable bytes of a fiber's stack. 256 KiB holds the deepest frames we have seen in middleware
-// (stream formatting, a JSON parse, a small tensor expression) ten times over; pages are only
-// committed when touched, so the price of the rest is address space. Sanitizers put red zones
-// between locals, which makes frames several times larger.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr std::size_t kFiberStackBytes = std::size_t{1} << 20;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr std::size_t kFiberStackBytes = std::size_t{1} << 20;
-#else
-inline constexpr std::size_t kFiberStackBytes = std::size_t{256} << 10;
-#endif
-#else
-inline constexpr std::size_t kFiberStackBytes = std::size_t{256} << 10;
-#endif
+// Usable bytes of a fiber's stack, unless DIVISI_FIBER_STACK_KIB says otherwise. The deepest frames
+// we have seen in middleware (stream formatting, a JSON parse, a small tensor expression) take 25
+// KiB; the rest is for arrays that users put there. Pages are only committed when touched, so its
+// price is address space. Sanitizers put red zones between locals, which makes frames larger.
+inline constexpr std::size_t kFiberStackBytes = std::size_t{kSanitizer ? 4 : 1} << 20;
 
-// Lowest usable byte of a stack of kFiberStackBytes; the page below it is not accessible, so an
-// overflow is a fault at once. Throws Error(kUnavailable) when the system has no more mappings.
+// Below each stack, not accessible: an overflow is a fault at once, also one by a large array whose
+// first access is far below the stack's end.
+inline constexpr std::size_t kFiberGuardBytes = std::size_t{1} << 20;
+
+// What this process uses. Throws UsageError if the variable is not a number of KiB in its bounds.
+std::size_t fiber_stack_bytes();
+// The same for a text, null: none was given.
+Result<std::size_t> parse_fiber_stack_kib(const char* text);
+
+// Lowest usable byte of a stack of fiber_stack_bytes(). Throws Error(kUnavailable) when the system
+// has no more mappings.
 std::byte* take_fiber_stack();
 void give_back_fiber_stack(std::byte* stack) noexcept;
 

@@ -333,6 +333,17 @@ TEST(FiberTest, SuspendOutsideAFiberIsAUsageError) {
   EXPECT_THROW(Fiber::suspend(), UsageError);
 }
 
+TEST(FiberStackTest, ItsSizeIsANumberOfKib) {
+  EXPECT_EQ(parse_fiber_stack_kib(nullptr).value(), kFiberStackBytes);
+  EXPECT_EQ(parse_fiber_stack_kib("2048").value(), std::size_t{2} << 20);
+  EXPECT_EQ(parse_fiber_stack_kib("65").value(), std::size_t{128} << 10) << "whole pages";
+  for (const char* wrong : {"", "0", "63", "-1", "1 MiB", "1048577", "99999999999999999999"}) {
+    const auto parsed = parse_fiber_stack_kib(wrong);
+    ASSERT_FALSE(parsed.has_value()) << wrong;
+    EXPECT_NE(parsed.error().message().find("DIVISI_FIBER_STACK_KIB"), std::string::npos);
+  }
+}
+
 TEST(FiberDeathTest, AnOverflowHitsTheGuardPage) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(

@@ -1,5 +1,8 @@
 #include "runtime/finish_watcher.h"
 
+#include "base/deadline.h"
+#include "divisi/error.h"
+
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -10,9 +13,9 @@
 namespace divisi::runtime {
 
 FinishWatcher::FinishWatcher(Options options)
-    : options_(std::move(options)), signals_({SIGTERM, SIGINT}) {
+    : options_(std::move(options)), signals_(kEndSignals) {
   auto pipe = io::make_pipe();
-  DIVISI_CHECK(pipe.has_value(), "a pipe to wake the watcher can be opened");
+  if (!pipe) throw Error(Code::kUnavailable, pipe.error().message());
   wake_ = *std::move(pipe);
   thread_ = std::thread([this] { watch(); });
 }
@@ -57,9 +60,18 @@ void FinishWatcher::take_signals() {
   }
 }
 
+bool FinishWatcher::finish_within(std::chrono::milliseconds time) const {
+  std::unique_lock lock(mutex_);
+  return came_.wait_for(lock, time, [this] { return signal_ != 0; });
+}
+
 void FinishWatcher::request_finish(int signal) {
-  signal_ = signal;
-  if (options_.grace) deadline_ = std::chrono::steady_clock::now() + *options_.grace;
+  {
+    const std::lock_guard lock(mutex_);
+    signal_ = signal;
+  }
+  came_.notify_all();
+  if (options_.grace) deadline_ = deadline_after(*options_.grace);
   if (options_.on_finish) options_.on_finish();
 }
 
@@ -67,7 +79,7 @@ void FinishWatcher::take_reports() {
   if (options_.channel == nullptr) return;
   while (const auto report = options_.channel->receive(channel_ended_)) {
     if (report->kind == WorkerReport::Kind::kPeerDied && options_.on_peer_died) {
-      options_.on_peer_died(report->value);
+      options_.on_peer_died(report->value, report->text);
     } else if (report->kind == WorkerReport::Kind::kFinish && signal_ == 0) {
       request_finish(SIGTERM);
     }

@@ -1,5 +1,5 @@
-// FinishWatcher: the thread of a worker that hears what comes from outside main: SIGTERM, SIGINT
-// or the launcher's word (finish, please), and that a sibling has died.
+// FinishWatcher: the thread of a worker that hears what comes from outside main: SIGTERM, SIGINT,
+// SIGHUP or the launcher's word (finish, please), and that a sibling has died.
 #pragma once
 
 #include "io/process.h"
@@ -8,8 +8,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 namespace divisi::runtime {
@@ -17,8 +20,9 @@ namespace divisi::runtime {
 class FinishWatcher {
  public:
   struct Options {
-    std::function<void()> on_finish;         // once, at the first of them
-    std::function<void(int)> on_peer_died;   // node id
+    std::function<void()> on_finish;  // once, at the first of them
+    // Node id, and its address if it will not be started again.
+    std::function<void(int, const std::string&)> on_peer_died;
     const WorkerChannel* channel = nullptr;  // to the launcher, if there is one
     std::function<void()> on_orphaned{};     // the launcher is gone
     // Without a launcher nobody else would end a main that does not listen: after `grace`, or at
@@ -32,9 +36,10 @@ class FinishWatcher {
   FinishWatcher(const FinishWatcher&) = delete;
   FinishWatcher& operator=(const FinishWatcher&) = delete;
 
-  int signal() const noexcept {
-    return signal_;
-  }  // the first that came, or 0; the launcher counts as SIGTERM
+  // The first that came, or 0; the launcher counts as SIGTERM.
+  int signal() const noexcept { return signal_; }
+  // Waits at most so long; whether one has come.
+  bool finish_within(std::chrono::milliseconds time) const;
 
  private:
   void watch();
@@ -47,6 +52,8 @@ class FinishWatcher {
   SignalWatch signals_;
   io::PipePair wake_;
   std::atomic<int> signal_{0};
+  mutable std::mutex mutex_;
+  mutable std::condition_variable came_;            // signal_ was set
   std::chrono::steady_clock::time_point deadline_;  // of the watching thread
   bool channel_ended_ = false;                      // of the watching thread
   std::thread thread_;

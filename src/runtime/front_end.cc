@@ -168,8 +168,4 @@ void FrontEnd::close_node() {
   runtime::Network::instance().deactivate(false);
 }
 
-void FrontEnd::forked() {
-  runtime::Network::instance().forked();
-}
-
 }  // namespace divisi::detail

@@ -2,10 +2,12 @@
 
 #include "base/log.h"
 #include "runtime/progress_reporter.h"
+#include "runtime/task_core.h"
 #include "runtime/worker.h"
 
 #include <algorithm>
 #include <cstdlib>
+#include <pthread.h>
 #include <string_view>
 #include <utility>
 
@@ -83,11 +85,16 @@ void report(event::LoopCore& listeners, mesh::PeerChange change, int node) {
   WorkerHooks hooks;
   hooks.activate = [](const WorkerConfig& config) { return Network::instance().activate(config); };
   hooks.deactivate = [](bool failed) { Network::instance().deactivate(failed); };
+  hooks.main_ended = [](bool failed) { TaskCore::of_process().main_ended(failed); };
   hooks.next_attempt = [](int retries) { Network::instance().next_attempt(retries); };
   hooks.request_finish = [] { Network::instance().request_finish(); };
   hooks.forget_finish = [] { Network::instance().forget_finish(); };
-  hooks.peer_died = [](int node) { Network::instance().peer_died(node); };
+  hooks.peer_died = [](int node, const std::string& address) {
+    Network::instance().peer_died(node, address);
+  };
   set_worker_hooks(std::move(hooks));
+  static Network& network = Network::instance();  // made before any fork
+  ::pthread_atfork(nullptr, nullptr, [] { network.forked(); });
 }
 
 }  // namespace
@@ -133,10 +140,16 @@ Status Network::activate(const WorkerConfig& config) {
   job.node = *std::move(node);
   joining_.store(&job);
   if (finish_requested_.load()) job.node->cancel_join();
+  {
+    const std::lock_guard news(early_mutex_);
+    for (const auto& [dead, address] : std::exchange(died_early_, {})) {
+      tell_of_death(job, dead, address);
+    }
+  }
   job.calls = std::make_unique<Calls>(*job.node, job.internal);
   job.barrier = std::make_unique<Barrier>(*job.node, job.internal);
   job.complete.store(true);
-  for (const auto& peer : job.node->peers()) job.barrier->add_peer(peer.node);
+  for (const auto& peer : job.node->peers()) job.barrier->add_peer(peer.node, peer.incarnation);
   log::info("listen on {}, attach to [{}]", job.node->address(),
             fmt::join(job.node->dialled(), ", "));
   memberships_.push_back(std::move(made));
@@ -147,7 +160,7 @@ Status Network::activate(const WorkerConfig& config) {
     return joined;
   }
   // A link is there a moment before it is told: main's first barrier must know all of them.
-  for (const auto& peer : job.node->peers()) job.barrier->add_peer(peer.node);
+  for (const auto& peer : job.node->peers()) job.barrier->add_peer(peer.node, peer.incarnation);
   active_.store(&job);
   joining_.store(nullptr);
   return {};
@@ -157,7 +170,7 @@ void Network::peer_changed(Membership& job, mesh::PeerChange change, const mesh:
   using mesh::PeerChange;
   if (job.complete.load()) {  // before that, activate() looks at the peers itself
     if (change == PeerChange::kJoined || change == PeerChange::kBack)
-      job.barrier->add_peer(peer.node);
+      job.barrier->add_peer(peer.node, peer.incarnation);
     if (change == PeerChange::kLost || change == PeerChange::kLeft) {
       job.calls->peer_gone(peer.node);
     }
@@ -205,9 +218,16 @@ void Network::finish_tasks(Membership& job) {
   job.node->deliver_local("task.finish", Payload::copy_of(pack_args(scratch, true)));
 }
 
-void Network::peer_died(int node_id) {
-  Membership* const job = membership() != nullptr ? membership() : joining_.load();
-  if (job != nullptr) job->node->peer_died(node_id);
+void Network::tell_of_death(const Membership& job, int node_id, const std::string& address) {
+  const auto place = io::Address::parse(address);
+  job.node->peer_died(node_id, place ? std::optional(*place) : std::nullopt);
+}
+
+void Network::peer_died(int node_id, const std::string& address) {
+  const std::lock_guard news(early_mutex_);
+  const Membership* const job = membership() != nullptr ? membership() : joining_.load();
+  if (job != nullptr) return tell_of_death(*job, node_id, address);
+  died_early_.emplace_back(node_id, address);
 }
 
 int Network::node_id() const {
@@ -236,7 +256,7 @@ void Network::send(std::string_view topic, const PayloadView& payload, const Sen
   // What is meant for this node alone its own task delivers.
   if (options.to.kind == Target::Kind::kNode && options.to.node == job->config.node_id) return;
   Status status;
-  if (options.policy == Policy::kBlock && job->config.send_policy != Policy::kBlock) {
+  if (!options.policy && job->config.send_policy != Policy::kBlock) {
     SendOptions changed = options;
     changed.policy = job->config.send_policy;
     status = job->node->send(topic, payload, changed);

@@ -44,9 +44,12 @@ class Network final : public Router {
   // A signal, or the launcher: joining ends, tasks finish, waits end.
   void request_finish();
   void forget_finish() { finish_requested_.store(false); }
-  void peer_died(int node_id);
+  void peer_died(int node_id, const std::string& address);
   // In a child of fork(): inactive from here on; what the parent had is left as it was.
-  void forked() { active_.store(nullptr); }
+  void forked() noexcept {
+    active_.store(nullptr);
+    joining_.store(nullptr);
+  }
 
   // The loop of this process, made on first use and kept: its threads are the process's.
   io::Reactor& reactor();
@@ -75,6 +78,7 @@ class Network final : public Router {
  private:
   Network() = default;
   static void finish_tasks(Membership& job);
+  static void tell_of_death(const Membership& job, int node_id, const std::string& address);
   Status join(Membership& job);
   void leave(Membership& job, std::chrono::milliseconds deadline);
   void peer_changed(Membership& job, mesh::PeerChange change, const mesh::PeerInfo& peer);
@@ -82,6 +86,9 @@ class Network final : public Router {
   std::atomic<Membership*> active_{nullptr};   // into memberships_
   std::atomic<Membership*> joining_{nullptr};  // the same, while activate() waits for peers
   std::atomic<bool> finish_requested_{false};  // looked at after each change of the two above
+  std::mutex early_mutex_;                     // inside mutex_
+  // Guarded by early_mutex_: siblings that died before this process had a node.
+  std::vector<std::pair<int, std::string>> died_early_;
   std::once_flag reactor_made_;
   std::unique_ptr<io::Reactor> reactor_;  // constant once made
   std::mutex mutex_;

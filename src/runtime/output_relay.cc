@@ -1,5 +1,7 @@
 #include "runtime/output_relay.h"
 
+#include "base/log.h"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -8,6 +10,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <unistd.h>
+#include <utility>
 
 namespace divisi::runtime {
 
@@ -17,14 +20,6 @@ namespace {
 constexpr std::size_t kLongestLine = 64 << 10;
 constexpr std::size_t kReadSize = 64 << 10;  // a pipe's capacity
 constexpr int kLastReads = 64;
-
-void write_fully(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) return;  // a full disk does not stop the run
-    if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
 
 // Up to the last newline, so that a line of another writer never lands inside one of ours.
 std::size_t whole_lines(std::string_view bytes) {
@@ -50,11 +45,33 @@ void OutputSink::write_some() {
     } else if (errno == EAGAIN || errno == EINTR) {
       break;
     } else {
-      closed_ = true;
+      error_ = written < 0 ? errno : EIO;
       done = pending_.size();
     }
   }
   pending_.erase(0, done);
+}
+
+Result<std::unique_ptr<LogFile>> LogFile::open(std::string path) {
+  io::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file) {
+    return failure(Code::kInvalid, "opening the log file {}: {}", path, errno_text(errno));
+  }
+  return std::unique_ptr<LogFile>(new LogFile(std::move(path), std::move(file)));
+}
+
+void LogFile::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
+    if (written > 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (written == 0 || errno != EINTR) {
+      if (!std::exchange(complained_, true)) {
+        log::error("writing {}: {}; some of it is lost", path_, errno_text(errno));
+      }
+      return;
+    }
+  }
 }
 
 LineRelay::LineRelay(Options options, io::Descriptor source)
@@ -88,7 +105,7 @@ void LineRelay::finish() {
 }
 
 void LineRelay::take(std::string_view bytes) {
-  if (options_.log_file >= 0) write_fully(options_.log_file, bytes);
+  if (options_.log != nullptr) options_.log->write(bytes);
   while (!bytes.empty()) {
     const std::size_t newline = bytes.find('\n');
     if (newline == std::string_view::npos) {

@@ -2,11 +2,14 @@
 // the node it came from.
 #pragma once
 
+#include "base/status.h"
 #include "io/process.h"
 
 #include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace divisi::runtime {
 
@@ -18,7 +21,7 @@ class OutputSink {
 
   int fd() const noexcept { return fd_; }
   void append(std::string_view bytes) {
-    if (!closed_) pending_ += bytes;
+    if (error_ == 0) pending_ += bytes;
   }
   bool has_pending() const noexcept { return !pending_.empty(); }
   // Workers are not read while this is true, so that they wait and our memory does not grow.
@@ -27,13 +30,30 @@ class OutputSink {
   // Needs SIGPIPE blocked or ignored. A reader that has gone away loses the rest of the output; the
   // run goes on.
   void write_some();
+  int error() const noexcept { return error_; }  // the errno that made it give up, or 0
 
  private:
   static constexpr std::size_t kFull = 256 << 10;
 
   int fd_;
-  bool closed_ = false;
+  int error_ = 0;
   std::string pending_;
+};
+
+// All that one worker prints, as it was printed.
+class LogFile {
+ public:
+  static Result<std::unique_ptr<LogFile>> open(std::string path);  // appends
+
+  // A full disk does not stop the run, but somebody should know: it complains once.
+  void write(std::string_view bytes);
+
+ private:
+  LogFile(std::string path, io::Descriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+
+  const std::string path_;
+  const io::Descriptor file_;
+  bool complained_ = false;
 };
 
 // The lines of one stream of one worker.
@@ -42,7 +62,7 @@ class LineRelay {
   struct Options {
     OutputSink* sink = nullptr;
     std::string prefix;         // "[node 3] " or empty
-    int log_file = -1;          // also there, as written
+    LogFile* log = nullptr;     // also there
     std::size_t keep_last = 0;  // lines for tail()
   };
 

@@ -10,6 +10,8 @@
 #include "runtime/worker.h"
 
 #include <cstdio>
+#include <cxxabi.h>
+#include <optional>
 #include <utility>
 
 namespace divisi {
@@ -66,7 +68,7 @@ Result<runtime::PlanOptions> plan_options(const ParallelOptions& options) {
   common.relay = options.relay;
   common.finish_on_hub_lost = options.hub_lost == "finish";
   common.auto_recover = options.auto_recover;
-  common.max_retries = options.max_retries < 0 ? runtime::kUnlimitedRetries : options.max_retries;
+  common.max_retries = options.max_retries;
   common.expected_nodes = options.expected_nodes;
   common.log_level = options.log_level;
   common.trace = options.trace;
@@ -232,6 +234,48 @@ Value Parallel::finish_call(std::uint64_t id, int node_id, std::string_view name
 
 void Parallel::answer(int node_id, std::uint64_t id, bool ok, const Value& value) {
   if (auto* const active = job()) active->calls->answer(node_id, id, ok, value);
+}
+
+namespace {
+
+// What the caller is told of the exception that is being handled.
+std::string text_of_current_exception() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "threw " + runtime::describe_exception(std::current_exception());
+  }
+}
+
+}  // namespace
+
+void detail::ServedCall::call(const LocalCall&) {
+  throw UsageError("a served function is called by other nodes, with router.call");
+}
+
+void detail::ServedCall::call(const PayloadView& payload) {
+  std::optional<std::pair<int, std::uint64_t>> caller;  // and the number of the call
+  bool ok = true;
+  Value result;
+  try {
+    ArgReader args(payload);
+    const int node = args.next<int>();
+    caller.emplace(node, args.next<std::uint64_t>());
+    args.begin_here();
+    result = run(args);
+  } catch (const abi::__forced_unwind&) {
+    throw;
+  } catch (...) {
+    ok = false;
+    result = Value(text_of_current_exception());
+  }
+  if (!caller) {
+    log::warning("a call that does not say who made it is dropped: {}", result.as<std::string>());
+  } else if (auto* const active = job()) {
+    active->calls->answer(caller->first, caller->second, ok, result);
+  }
 }
 
 namespace {

@@ -1,5 +1,6 @@
 #include "runtime/pool.h"
 
+#include "base/deadline.h"
 #include "base/status.h"
 
 #include <algorithm>
@@ -66,7 +67,8 @@ bool Pool::join(std::chrono::milliseconds deadline) {
   bool ended = false;
   {
     std::unique_lock lock(shared_->mutex);
-    ended = shared_->changed.wait_for(lock, deadline, [&] { return shared_->running == 0; });
+    ended = shared_->changed.wait_until(lock, deadline_after(deadline),
+                                        [&] { return shared_->running == 0; });
     if (!ended) dropped.swap(shared_->queue);
   }
   for (std::thread& thread : threads_) ended ? thread.join() : thread.detach();

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "runtime/exit_code.h"
+#include "runtime/signal_watch.h"
 #include "runtime/worker_config.h"
 
 #include <chrono>
@@ -50,6 +51,9 @@ struct RunnerOptions {
   bool relay_output = true;  // false: workers write to our stdout and stderr themselves
   bool prefix = true;        // "[node 3] " before each relayed line
   std::string log_dir{};     // not empty: also <log_dir>/node_<id>.log
+
+  // Watches SIGINT, SIGTERM and SIGHUP already, and outlives the run; nullptr: from the run on.
+  const SignalWatch* signals = nullptr;
 
   // -1, or a descriptor that becomes readable when the run shall end as if by SIGTERM, but with
   // success.

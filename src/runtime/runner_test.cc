@@ -3,9 +3,12 @@
 #include "runtime/runner.h"
 
 #include "base/log.h"
+#include "base/sanitizer.h"
 #include "divisi/main.h"
 #include "io/process.h"
 #include "runtime/entry.h"
+#include "runtime/fiber.h"
+#include "runtime/fiber_stack.h"
 #include "runtime/worker.h"
 
 #include <gmock/gmock.h>
@@ -19,6 +22,7 @@
 #include <signal.h>
 #include <sstream>
 #include <sys/syscall.h>
+#include <thread>
 #include <unistd.h>
 
 namespace {
@@ -89,6 +93,20 @@ int crashes(const std::vector<std::string>& args) {
   return 0;
 }
 DIVISI_MAIN(crashes)
+
+// As a middleware does in async mode: on a thread of a pool.
+int overflows_a_fiber() {
+  std::thread([] {
+    divisi::runtime::Fiber fiber([] {
+      volatile char bytes[divisi::runtime::kFiberStackBytes + 64];
+      bytes[0] = 1;
+      std::printf("%d\n", bytes[0]);
+    });
+    fiber.resume();
+  }).join();
+  return 0;
+}
+DIVISI_MAIN(overflows_a_fiber)
 
 int prints_much() {
   for (int i = 0; i < 20'000; ++i) std::printf("line %d of node %d\n", i, current.node_id);
@@ -281,9 +299,7 @@ TEST(RunnerTest, AFunctionThatIsNotRegisteredIsAUsageError) {
 
 TEST(RunnerTest, ACrashPrintsABacktraceWithTheNodeAndKeepsItsSignal) {
   std::vector<int> crash_signals = {SIGABRT};
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  crash_signals.push_back(SIGSEGV);  // a sanitizer has its own report, and exits
-#endif
+  if (!kSanitizer) crash_signals.push_back(SIGSEGV);  // a sanitizer has its own report, and exits
   for (const int signal : crash_signals) {
     const Captured run = run_captured(
         {}, workers(2, "crashes", [&](WorkerConfig& c) { c.args = {std::to_string(signal)}; }));
@@ -294,6 +310,18 @@ TEST(RunnerTest, ACrashPrintsABacktraceWithTheNodeAndKeepsItsSignal) {
     EXPECT_THAT(run.error, HasSubstr("[node " + node + "] node " + node + " crashed: " + name));
     EXPECT_THAT(run.result.stderr_tail, HasSubstr("(+0x"));
   }
+}
+
+TEST(RunnerTest, AMiddlewareThatOverflowsItsStackIsToldWhatToDo) {
+  const Captured run = run_captured({}, workers(2, "overflows_a_fiber"));
+  if (kSanitizer) {  // it has its own report, and exits
+    EXPECT_NE(run.result.exit_code, 0);
+    EXPECT_THAT(run.error, HasSubstr("Sanitizer"));
+    return;
+  }
+  EXPECT_EQ(run.result.exit_code, 128 + SIGSEGV);
+  EXPECT_THAT(run.error, HasSubstr("crashed: SIGSEGV"));
+  EXPECT_THAT(run.error, HasSubstr("DIVISI_FIBER_STACK_KIB"));
 }
 
 TEST(RunnerTest, LinesOfSeveralWorkersStayWhole) {
@@ -427,16 +455,7 @@ TEST(RunnerTest, NoDescriptorIsLeftOpen) {
 // A launcher as a process of its own; its lines can be waited for.
 class Launcher {
  public:
-  explicit Launcher(std::vector<std::string> arguments) {
-    const std::string program = io::current_program();
-    io::SpawnOptions options;
-    options.program = program.substr(0, program.rfind('/')) + "/runner_test_launcher";
-    options.arguments = {"--ipc-dir=" + directory_.path()};
-    options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
-    options.standard_output = io::Stdio::kPipe;
-    options.standard_error = io::Stdio::kPipe;
-    process_.emplace(io::Process::spawn(options).value());
-  }
+  explicit Launcher(const std::vector<std::string>& arguments) : process_(spawn(arguments)) {}
 
   // The pids that `n` workers print with "up".
   std::vector<int> wait_until_up(int n) {
@@ -451,15 +470,15 @@ class Launcher {
     return pids;
   }
 
-  void signal(int number) { EXPECT_TRUE(process_->kill(number).ok()); }
+  void signal(int number) { EXPECT_TRUE(process_.kill(number).ok()); }
 
-  void close_output() { process_->output().reset(); }
+  void close_output() { process_.output().reset(); }
 
   // Exit code, or 128 + signal.
   int wait() {
-    if (process_->output()) output_ += io::read_all(process_->output().get()).value();
-    error_ = io::read_all(process_->error().get()).value();
-    const io::ExitStatus status = process_->wait().value();
+    if (process_.output()) output_ += io::read_all(process_.output().get()).value();
+    error_ = io::read_all(process_.error().get()).value();
+    const io::ExitStatus status = process_.wait().value();
     return status.signal != 0 ? 128 + status.signal : status.code;
   }
 
@@ -471,7 +490,7 @@ class Launcher {
   std::string next_line() {
     std::string line;
     char byte = 0;
-    pollfd poll_fd{process_->output().get(), POLLIN, 0};
+    pollfd poll_fd{process_.output().get(), POLLIN, 0};
     while (::poll(&poll_fd, 1, kDeadline) == 1 && ::read(poll_fd.fd, &byte, 1) == 1) {
       output_ += byte;
       if (byte == '\n') return line;
@@ -480,8 +499,19 @@ class Launcher {
     return line;
   }
 
+  io::Process spawn(const std::vector<std::string>& arguments) const {
+    const std::string program = io::current_program();
+    io::SpawnOptions options;
+    options.program = program.substr(0, program.rfind('/')) + "/runner_test_launcher";
+    options.arguments = {"--ipc-dir=" + directory_.path()};
+    options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
+    options.standard_output = io::Stdio::kPipe;
+    options.standard_error = io::Stdio::kPipe;
+    return io::Process::spawn(options).value();
+  }
+
   TemporaryDirectory directory_;
-  std::optional<io::Process> process_;
+  io::Process process_;
   std::string output_;
   std::string error_;
 };

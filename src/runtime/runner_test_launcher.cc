@@ -55,7 +55,7 @@ const bool hooks_installed = [] {
     finish = true;
     finish_asked.notify_all();
   };
-  hooks.peer_died = [](int node) {
+  hooks.peer_died = [](int node, const std::string&) {
     dead_peer = node;
     dead_peer.notify_all();
   };

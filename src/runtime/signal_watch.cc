@@ -1,6 +1,7 @@
 #include "runtime/signal_watch.h"
 
 #include "base/status.h"
+#include "divisi/error.h"
 
 #include <array>
 #include <atomic>
@@ -93,7 +94,9 @@ int take_slot() {
     if (slot.in_use) continue;
     if (slot.read_end < 0) {
       int ends[2];
-      DIVISI_CHECK(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0, "a signal pipe can be opened");
+      if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+        throw Error(Code::kUnavailable, "opening a pipe for signals: " + errno_text(errno));
+      }
       slot.read_end = ends[0];
       slot.write_end = ends[1];
     }

@@ -5,11 +5,15 @@
 // Several may live at once; each sees every signal. Signals of a watch may come on any thread.
 #pragma once
 
+#include <csignal>
 #include <initializer_list>
 #include <optional>
 #include <vector>
 
 namespace divisi::runtime {
+
+// What asks a launcher or a worker to end.
+inline constexpr std::initializer_list<int> kEndSignals = {SIGINT, SIGTERM, SIGHUP};
 
 class SignalWatch {
  public:

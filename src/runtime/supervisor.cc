@@ -1,5 +1,6 @@
 #include "runtime/supervisor.h"
 
+#include "base/deadline.h"
 #include "base/log.h"
 #include "runtime/worker.h"
 
@@ -73,7 +74,9 @@ SigpipeBlock::~SigpipeBlock() {
 
 Supervisor::Supervisor(const RunnerOptions& options, const std::vector<WorkerConfig>& workers)
     : options_(options),
-      signals_({SIGINT, SIGTERM, SIGHUP}),
+      own_signals_(options.signals == nullptr ? std::make_unique<const SignalWatch>(kEndSignals)
+                                              : nullptr),
+      signals_(options.signals == nullptr ? *own_signals_ : *options.signals),
       stdout_(STDOUT_FILENO),
       stderr_(STDERR_FILENO) {
   for (const WorkerConfig& config : workers) {
@@ -90,7 +93,13 @@ Supervisor::~Supervisor() {
 }
 
 RunResult Supervisor::run() {
+  const auto began = Clock::now();
   for (const auto& worker : workers_) {
+    // Workers of ours wait by themselves, between their listening and their dialling.
+    if (!is_configured() && worker->config.startup_delay > 0ms) {
+      worker->again_at = began + worker->config.startup_delay;
+      continue;
+    }
     if (const Status status = start(*worker); !status.ok()) {
       fail(*worker, kExitUsage, status.code(), status.message());
       break;
@@ -112,6 +121,7 @@ RunResult Supervisor::run() {
     stderr_.write_some();
   }
   flush_output();
+  report_lost_output();
   if (signal_ != 0) {
     result_ = {exit_code_of_signal(signal_),
                make_status(Code::kCancelled, "ended by {}", io::signal_name(signal_)),
@@ -155,6 +165,7 @@ io::SpawnOptions Supervisor::spawn_options(const Worker& worker) const {
 }
 
 Status Supervisor::start(Worker& worker) {
+  DIVISI_TRY_STATUS(open_log_file(worker));
   io::SpawnOptions spawn = spawn_options(worker);
   io::Descriptor config;
   WorkerChannel theirs;
@@ -179,19 +190,22 @@ Status Supervisor::start(Worker& worker) {
   return {};
 }
 
+Status Supervisor::open_log_file(Worker& worker) const {
+  if (!options_.relay_output || options_.log_dir.empty() || worker.log_file) return {};
+  auto file = LogFile::open(fmt::format("{}/node_{}.log", options_.log_dir, worker.config.node_id));
+  if (!file) return file.error();
+  worker.log_file = *std::move(file);
+  return {};
+}
+
 void Supervisor::attach_output(Worker& worker) {
   if (!options_.relay_output) return;
   const int id = worker.config.node_id;
-  if (!options_.log_dir.empty() && !worker.log_file) {
-    const std::string path = fmt::format("{}/node_{}.log", options_.log_dir, id);
-    worker.log_file.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-    if (!worker.log_file) log::warning("opening {}: {}", path, errno_text(errno));
-  }
   const auto options = [&](OutputSink& sink, std::size_t keep_last) {
     return LineRelay::Options{
         .sink = &sink,
         .prefix = options_.prefix ? node_prefix(id, wants_colour(sink.fd())) : std::string(),
-        .log_file = worker.log_file.get(),
+        .log = worker.log_file.get(),
         .keep_last = keep_last};
   };
   worker.output.emplace(options(stdout_, 0), std::move(worker.process->output()));
@@ -318,6 +332,7 @@ void Supervisor::judge(Worker& worker, const io::ExitStatus& status) {
   } else if (worker.outcome && is_failure(worker.outcome->kind)) {
     tell(WorkerEvent::Kind::kEnded, worker, worker.process->pid(), worker.outcome->text);
   } else if (shutting_down_) {
+    tell_siblings_of_death(worker);
     tell(WorkerEvent::Kind::kEnded, worker, worker.process->pid(), "ended by the launcher");
   } else if (status.signal != 0) {
     lose(worker, exit_code_of_signal(status.signal),
@@ -327,14 +342,26 @@ void Supervisor::judge(Worker& worker, const io::ExitStatus& status) {
   } else if (status.code == kExitUsage && options_.command_is_worker && !worker.outcome) {
     fail(worker, kExitUsage, Code::kInvalid, "could not be started, see its line above");
   } else {
+    tell_siblings_of_death(worker);
     fail(worker, kExitMainFailed, Code::kInternal,
          fmt::format("ended with exit code {}", status.code));
+  }
+}
+
+// Or they would wait for its heartbeat, and then for its acknowledgements, when they end.
+void Supervisor::tell_siblings_of_death(const Worker& worker) {
+  for (const auto& sibling : workers_) {
+    if (sibling.get() == &worker || !sibling->channel) continue;
+    sibling->channel.send(
+        {WorkerReport::Kind::kPeerDied, worker.config.node_id,
+         options_.worker_lost == WorkerLost::kIgnore ? worker.config.listen : ""});
   }
 }
 
 void Supervisor::lose(Worker& worker, int exit_code, const std::string& what) {
   const int pid = worker.process->pid();
   tell(WorkerEvent::Kind::kLost, worker, pid, what);
+  tell_siblings_of_death(worker);
   const bool restart = options_.worker_lost == WorkerLost::kRestart &&
                        worker.config.restarts < options_.max_restarts;
   if (!restart && options_.worker_lost != WorkerLost::kIgnore) {
@@ -342,10 +369,6 @@ void Supervisor::lose(Worker& worker, int exit_code, const std::string& what) {
     fail(worker, exit_code, Code::kUnavailable,
          tried ? fmt::format("{}, after {} restarts", what, worker.config.restarts) : what);
     return;
-  }
-  for (const auto& sibling : workers_) {
-    if (sibling.get() == &worker || !sibling->channel) continue;
-    sibling->channel.send({WorkerReport::Kind::kPeerDied, worker.config.node_id, {}});
   }
   if (!restart) {
     log::warning("node {} {}; going on without it (worker_lost=ignore)", worker.config.node_id,
@@ -380,7 +403,7 @@ void Supervisor::fail(Worker& worker, int exit_code, Code code, const std::strin
 void Supervisor::begin_shutdown(std::chrono::milliseconds grace) {
   if (shutting_down_) return;
   shutting_down_ = true;
-  kill_at_ = Clock::now() + grace;
+  kill_at_ = deadline_after(grace);
   for (const auto& worker : workers_) {
     if (!worker->process || worker->outcome) continue;
     // One that has not joined runs nothing of the user's: it has nothing to finish.
@@ -412,6 +435,15 @@ void Supervisor::flush_output() {
     take_signals();
     stdout_.write_some();
     stderr_.write_some();
+  }
+}
+
+// A reader that went away wanted no more; a full disk is another matter. What main did stands.
+void Supervisor::report_lost_output() const {
+  for (const OutputSink* const sink : {&stdout_, &stderr_}) {
+    if (sink->error() == 0 || sink->error() == EPIPE) continue;
+    log::error("writing {}: {}; the rest of what the workers printed is lost",
+               sink == &stdout_ ? "stdout" : "stderr", errno_text(sink->error()));
   }
 }
 

@@ -48,7 +48,7 @@ class Supervisor {
     WorkerChannel channel;
     std::optional<LineRelay> output;
     std::optional<LineRelay> error;
-    io::Descriptor log_file;
+    std::unique_ptr<LogFile> log_file;
     bool joined = false;
     bool finished = false;                      // ended as it should
     std::optional<WorkerReport> outcome;        // its own last word
@@ -67,6 +67,7 @@ class Supervisor {
   // Workers of ours, and of front ends, get a configuration and a channel; other programs do not.
   bool is_configured() const { return options_.command.empty() || options_.command_is_worker; }
   io::SpawnOptions spawn_options(const Worker& worker) const;
+  Status open_log_file(Worker& worker) const;
   void attach_output(Worker& worker);
 
   bool any_left() const;
@@ -79,17 +80,20 @@ class Supervisor {
   void take_reports(Worker& worker);
   void take_exit(Worker& worker);
   void judge(Worker& worker, const io::ExitStatus& status);
+  void tell_siblings_of_death(const Worker& worker);
   void lose(Worker& worker, int exit_code, const std::string& what);
 
   void fail(Worker& worker, int exit_code, Code code, const std::string& what);
   void begin_shutdown(std::chrono::milliseconds grace);
   void kill_all();
   void flush_output();
+  void report_lost_output() const;
   void tell(WorkerEvent::Kind kind, const Worker& worker, int pid, const std::string& text) const;
 
   const RunnerOptions& options_;
   const SigpipeBlock sigpipe_;
-  const SignalWatch signals_;
+  const std::unique_ptr<const SignalWatch> own_signals_;  // without RunnerOptions::signals
+  const SignalWatch& signals_;
   OutputSink stdout_;
   OutputSink stderr_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -4,9 +4,62 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <pthread.h>
+#include <set>
 #include <utility>
 
 namespace divisi::runtime {
+namespace {
+
+// The tasks of this process, for the moment after a fork.
+struct Tasks {
+  std::mutex mutex;
+  std::set<TaskCore*> all;
+
+  static Tasks& instance() {
+    static Tasks& tasks = *new Tasks;  // tasks may outlive static objects
+    return tasks;
+  }
+
+ private:
+  // The forking thread holds the mutex over the fork: the child finds the list whole.
+  Tasks() {
+    ::pthread_atfork([] { instance().mutex.lock(); }, [] { instance().mutex.unlock(); },
+                     [] {
+                       for (TaskCore* const task : instance().all) task->forked();
+                       instance().mutex.unlock();
+                     });
+  }
+};
+
+}  // namespace
+
+TaskCore::TaskCore(Router& network, StartOptions start_options)
+    : router(network), defaults(std::move(start_options)) {
+  Tasks& tasks = Tasks::instance();
+  const std::lock_guard lock(tasks.mutex);
+  tasks.all.insert(this);
+}
+
+TaskCore::~TaskCore() {
+  Tasks& tasks = Tasks::instance();
+  const std::lock_guard lock(tasks.mutex);
+  tasks.all.erase(this);
+}
+
+void TaskCore::forked() noexcept {
+  std::construct_at(&mutex_);  // whoever held it is not here
+  current.store(nullptr);
+  emitting.store(0);
+  // Never destroyed: that would wait for the parent's threads.
+  static auto& parents = *new std::vector<std::shared_ptr<Session>>;
+  if (latest_ != nullptr) retired_.push_back(std::move(latest_));
+  std::ranges::move(retired_, std::back_inserter(parents));
+  retired_.clear();
+}
 
 void TaskCore::refuse(std::string_view call) {
   throw UsageError(fmt::format(
@@ -27,9 +80,9 @@ std::shared_ptr<Session> TaskCore::require_or_start(std::string_view call) {
   {
     const std::lock_guard lock(mutex_);
     if (current.load() != nullptr) return latest_;
-    if (lives_ > 0) refuse(call);
+    if (was_started_) refuse(call);
   }
-  start(defaults);
+  begin(defaults, true);
   return require(call);
 }
 
@@ -39,6 +92,10 @@ std::shared_ptr<Session> TaskCore::latest() const {
 }
 
 std::uint64_t TaskCore::start(StartOptions options) {
+  return begin(std::move(options), false);
+}
+
+std::uint64_t TaskCore::begin(StartOptions options, bool implicit) {
   if (options.n_async_workers < 1) {
     throw UsageError(
         fmt::format("n_async_workers must be at least 1, not {}", options.n_async_workers));
@@ -55,6 +112,8 @@ std::uint64_t TaskCore::start(StartOptions options) {
     finish->store(false);
     session = std::make_shared<Session>(std::move(options), router, finish, ++lives_);
     latest_ = session;
+    was_started_ = true;
+    implicit_ = implicit;
     session->start();
     current.store(session.get());
   }
@@ -76,6 +135,19 @@ void TaskCore::stop(std::uint64_t life, bool failed) {
     current.store(nullptr);
   }
   if (error != nullptr) std::rethrow_exception(error);
+}
+
+void TaskCore::main_ended(bool failed) {
+  std::shared_ptr<Session> left;
+  {
+    const std::lock_guard lock(mutex_);
+    // One that began before main is not main's to end.
+    if (current.load() != nullptr && implicit_ && latest_->distributed) left = latest_;
+    was_started_ = current.load() != nullptr && left == nullptr;
+  }
+  if (left == nullptr) return;
+  left->leave(failed);
+  stop(left->life, failed);
 }
 
 }  // namespace divisi::runtime

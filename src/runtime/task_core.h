@@ -16,12 +16,15 @@ namespace divisi::runtime {
 
 class TaskCore {
  public:
-  TaskCore(Router& network, StartOptions start_options)
-      : router(network), defaults(std::move(start_options)) {}
+  TaskCore(Router& network, StartOptions start_options);
+  ~TaskCore();
+  TaskCore(const TaskCore&) = delete;
+  TaskCore& operator=(const TaskCore&) = delete;
 
   // The running session. Throws UsageError saying that `call` needs a started task.
   std::shared_ptr<Session> require(std::string_view call) const;
-  // The same, but a task that was never started is started now (the cluster guide's way).
+  // The same, but a task that was never started is started now (the cluster guide's way), until
+  // it is stopped or main ends.
   std::shared_ptr<Session> require_or_start(std::string_view call);
   // The running session or the last one; null before the first start.
   std::shared_ptr<Session> latest() const;
@@ -30,6 +33,14 @@ class TaskCore {
   // Stops the session of that number (0: whichever runs) and throws what it found, unless it
   // was stopped already.
   void stop(std::uint64_t life, bool failed);
+
+  // The task of the process, when its main has ended: what was started implicitly there is stopped,
+  // so that the next main begins as the first did. Throws as stop() does.
+  void main_ended(bool failed);
+  static TaskCore& of_process();
+  // In a child of fork(): the session stays with the parent, its threads are not here. The task is
+  // not running, and may be started anew.
+  void forked() noexcept;
 
   [[noreturn]] static void refuse(std::string_view call);
 
@@ -44,6 +55,7 @@ class TaskCore {
   std::atomic<Session*> current{nullptr};
 
  private:
+  std::uint64_t begin(StartOptions options, bool implicit);
   std::shared_ptr<Session> session_of(std::uint64_t life) const;
 
   mutable std::mutex mutex_;
@@ -51,6 +63,8 @@ class TaskCore {
   std::shared_ptr<Session> latest_;
   std::vector<std::shared_ptr<Session>> retired_;  // wait for emits that may still hold them
   std::uint64_t lives_ = 0;
+  bool was_started_ = false;  // since main began
+  bool implicit_ = false;     // so was the latest
 };
 
 }  // namespace divisi::runtime

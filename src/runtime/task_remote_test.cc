@@ -297,6 +297,19 @@ TEST_F(TaskRemoteTest, TargetAndPolicyReachTheRouter) {
   EXPECT_EQ(local, 1) << "only the emit that meant node 0";
 }
 
+TEST_F(TaskRemoteTest, ALabelMeansThisNodeIfPeersCouldMeanItByThat) {
+  std::vector<std::string> heard;
+  {
+    const auto running0 = node0_.start({.async_mode = true, .labels = {"own"}});
+    node0_.on("e", [&](std::string label) { heard.push_back(std::move(label)); });
+    for (const std::string label : {"own", "async", "node.1", "node.0", "distributed"}) {
+      node0_.emit("e", Target::to_label(label), label);
+    }
+  }
+  EXPECT_EQ(router0_.sent("task.e").size(), 5u);
+  EXPECT_THAT(heard, ::testing::ElementsAre("node.0", "distributed"));
+}
+
 TEST_F(TaskRemoteTest, AnErrorOfTheRouterLeavesTheEmit) {
   const auto running0 = node0_.start();
   router0_.on_send = [](std::string_view topic) {

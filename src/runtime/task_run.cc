@@ -83,6 +83,7 @@ void Session::end_turn(const Lock& lock) {
 
 void Session::push(std::shared_ptr<Suspended> suspended) {
   const std::lock_guard lock(mutex_);
+  if (suspended->slot <= discarded_) return;  // its iteration was abandoned while it still ran
   const auto after = std::ranges::upper_bound(stack_, suspended->slot, std::ranges::less(),
                                               [](const auto& other) { return other->slot; });
   stack_.insert(after, std::move(suspended));
@@ -177,6 +178,10 @@ void Session::backward(const Back& back) {
 }
 
 void Session::discard_suspended() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    discarded_ = next_slot_;
+  }
   while (pop() != nullptr) {
   }
 }

@@ -1,7 +1,9 @@
 #include "runtime/task_session.h"
 
+#include "base/deadline.h"
 #include "base/log.h"
 #include "divisi/error.h"
+#include "mesh/node_labels.h"
 #include "runtime/labels.h"
 
 #include <fmt/format.h>
@@ -18,7 +20,8 @@ Session::Session(StartOptions start_options, Router& the_router,
       distributed(the_router.is_active()),
       life(the_life),
       loop(fmt::format("task_{}", fmt::ptr(this)),
-           EventLoopOptions{.on_error = options.on_error, .stop_timeout = options.stop_timeout}),
+           EventLoopOptions{.on_error = options.on_error,
+                            .stop_timeout = to_nanoseconds(options.stop_timeout)}),
       finish_(std::move(finish)),
       steps_(std::make_shared<JobGroup>()),
       ctx_(options.ctx != nullptr ? options.ctx : std::make_shared<Context>()),
@@ -42,26 +45,40 @@ void Session::use(Middleware fn, const UseOptions& use_options) {
       })) {
     return;
   }
-  std::vector<Wrapper> wrappers;
-  {
-    const std::lock_guard lock(mutex_);
-    wrappers = wrappers_;
+  // Wrappers run without the lock, so another one may come meanwhile.
+  std::unique_lock lock(mutex_);
+  for (std::size_t applied = 0; applied < wrappers_.size(); ++applied) {
+    Wrapper wrapper = wrappers_[applied];
+    lock.unlock();
+    fn = wrapper(std::move(fn));
+    wrapper = nullptr;
+    lock.lock();
   }
-  for (const Wrapper& wrapper : wrappers) fn = wrapper(std::move(fn));
-  const std::lock_guard lock(mutex_);
+  if (stopping.load()) return;  // a wrapper has stopped the task
   middleware_.push_back({std::move(fn), use_options.lock});
 }
 
 void Session::use_wrapper(Wrapper wrapper) {
   if (wrapper == nullptr) throw UsageError("Task::use_wrapper was given an empty function");
+  // The wrapper runs without the lock, so more middleware, another wrapper, or the end of the task
+  // may come meanwhile. All are wrapped together, or none if it throws.
   std::vector<Registered> wrapped;
-  {
-    const std::lock_guard lock(mutex_);
-    wrapped = middleware_;
+  std::unique_lock lock(mutex_);
+  std::size_t earlier = wrappers_.size();
+  while (wrapped.size() < middleware_.size()) {
+    Registered next = middleware_[wrapped.size()];
+    lock.unlock();
+    next.fn = wrapper(std::move(next.fn));
+    wrapped.push_back(std::move(next));
+    lock.lock();
+    if (wrappers_.size() == earlier) continue;
+    lock.unlock();
+    wrapped.clear();  // begin again: the other one goes inside of this one
+    lock.lock();
+    earlier = wrappers_.size();
   }
-  for (Registered& registered : wrapped) registered.fn = wrapper(std::move(registered.fn));
-  const std::lock_guard lock(mutex_);
-  std::copy(wrapped.begin(), wrapped.end(), middleware_.begin());
+  if (stopping.load()) return;
+  middleware_.swap(wrapped);
   wrappers_.push_back(std::move(wrapper));
 }
 
@@ -145,7 +162,10 @@ bool Session::is_meant(const Target& target) const {
   switch (target.kind) {
     case Target::Kind::kAll: return true;
     case Target::Kind::kNode: return distributed && target.node == router.node_id();
-    case Target::Kind::kLabel: return match_labels(target.pattern);
+    case Target::Kind::kLabel:
+      // By what peers know of a node, or an emit would mean another set of nodes on each of them.
+      return distributed ? mesh::label_names_node(target.pattern, router.labels(), router.node_id())
+                         : match_labels(target.pattern);
     case Target::Kind::kRole: {
       const std::lock_guard lock(mutex_);
       return roles_.contains(target.pattern);

@@ -106,6 +106,9 @@ class Session : public std::enable_shared_from_this<Session> {
   // --- end ---
   // The first call does the work and returns what went wrong, if anything; see Task::stop.
   std::exception_ptr stop(bool failed);
+  // Before the stop of a session that main left running: takes away what may refer to objects of
+  // main, which are gone. Queued events still run, unless main failed.
+  void leave(bool failed);
 
   // Constant after construction.
   const StartOptions options;
@@ -156,6 +159,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::vector<std::function<void(Context&)>> finish_hooks_;
   std::vector<std::shared_ptr<Suspended>> stack_;  // by slot, then in the order of suspension
   std::uint64_t next_slot_ = 0;
+  std::uint64_t discarded_ = 0;  // up to this slot nothing is resumed any more
   std::map<const void*, std::deque<std::uint64_t>> turns_;  // by mutex: who may lock it next
   std::condition_variable turn_changed_;
   std::unique_ptr<Pool> pool_;

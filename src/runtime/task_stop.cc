@@ -52,6 +52,20 @@ std::exception_ptr Session::stop(bool failed) {
   return first;
 }
 
+void Session::leave(bool failed) {
+  if (failed) loop.off("*");
+  std::vector<std::function<void(Context&)>> hooks;
+  {
+    const std::lock_guard lock(mutex_);
+    hooks.swap(finish_hooks_);
+  }
+  if (hooks.empty()) return;
+  log::warning(
+      "main ended without task.stop(): {} on_finish hooks are not called, for what they refer to "
+      "may be gone; call task.stop() at the end of main, or keep what task.start() returns",
+      hooks.size());
+}
+
 void Session::run_finish_hooks(std::exception_ptr& first) {
   std::vector<std::function<void(Context&)>> hooks;
   {

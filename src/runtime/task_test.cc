@@ -2,6 +2,7 @@
 // of the specification says.
 #include "divisi/task.h"
 
+#include "base/sanitizer.h"
 #include "runtime/task_fake_router.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +15,9 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace divisi {
@@ -73,7 +76,7 @@ Middleware adds_twice(int value, std::chrono::milliseconds after = 0ms) {
   });
 }
 
-Middleware traces(Trace& trace, std::string name) {
+Middleware traces(Trace& trace, const std::string& name) {
   return named(name, [&trace, name](Context&) {
     trace.push_back(name + "+");
     suspend();
@@ -228,9 +231,9 @@ TEST_F(TaskTest, AWrappedChildThatIsNotResumedWaitsForTheBackwardPhase) {
   EXPECT_EQ(child.name(), "child");
   task_.use([&](Context& ctx) {
     child(ctx);
-    trace.push_back("mother+");
+    trace.emplace_back("mother+");
     suspend();
-    trace.push_back("mother-");
+    trace.emplace_back("mother-");
   });
   task_.use(traces(trace, "next"));
   task_.run(1);
@@ -315,7 +318,7 @@ TEST_F(TaskTest, A013NoBackwardPartRunsWhenAForwardPartThrows) {
     task_.use([&trace, name](Context&) {
       const Guard guard{trace, name};
       suspend();
-      trace.push_back("backward");
+      trace.emplace_back("backward");
     });
   }
   task_.use([](Context&) { throw std::runtime_error("third"); });
@@ -331,7 +334,7 @@ TEST_F(TaskTest, SuspendedMiddlewareAreUnwoundInReverseOrderAtStop) {
     std::string name;
     ~Guard() { trace.push_back(name); }
   };
-  const auto suspends = [&trace](std::string name) {
+  const auto suspends = [&trace](const std::string& name) {
     return [&trace, name](Context&) {
       const Guard guard{trace, name};
       suspend();
@@ -473,10 +476,85 @@ TEST_F(TaskTest, D45SerialTakesAnyCallable) {
   EXPECT_EQ(pipeline(), (Pipeline{7, 8}));
 }
 
+TEST_F(TaskTest, AMiddlewareThatSuspendsAfterItsIterationFailedIsNeverResumed) {
+  std::promise<void> gate;
+  std::atomic<int> runs{0};
+  std::atomic<int> resumed{0};
+  std::atomic<int> unwound{0};
+  const auto running = task_.start(with_list(true));
+  task_.use([&, open = gate.get_future().share()](Context&) {
+    const std::shared_ptr<void> guard(nullptr, [&](void*) { ++unwound; });
+    open.wait();
+    suspend();
+    ++resumed;
+  });
+  task_.use([&](Context&) {
+    if (++runs == 1) throw std::runtime_error("first run");
+  });
+  EXPECT_THROW(task_.run(1), std::runtime_error);
+  gate.set_value();
+  task_.sync();
+  EXPECT_EQ(task_.backward_stack_size(), 0u);
+  EXPECT_EQ(unwound, 1);
+  task_.run(1);
+  EXPECT_EQ(resumed, 1) << "only that of the second run";
+}
+
+TEST_F(TaskTest, AWrapperThatStopsTheTaskWrapsNothing) {
+  auto running = task_.start();
+  task_.use([](Context&) {}).use([](Context&) {});
+  const auto stops = [&](Middleware fn) {
+    task_.stop();
+    return fn;
+  };
+  task_.use_wrapper(stops);
+  EXPECT_FALSE(task_.running());
+  EXPECT_EQ(task_.middleware_count(), 0u);
+
+  const auto again = task_.start();
+  task_.use_wrapper(stops);
+  task_.use([](Context&) {});
+  EXPECT_FALSE(task_.running());
+  EXPECT_EQ(task_.middleware_count(), 0u);
+}
+
+TEST_F(TaskTest, WhatIsRegisteredWhileAWrapperRunsIsWrappedToo) {
+  std::vector<std::string> wrapped;
+  const auto running = task_.start();
+  task_.use(named("first", [](Context&) {}));
+  task_.use_wrapper([&](Middleware fn) {
+    wrapped.push_back(fn.name());
+    if (wrapped.size() == 1) {
+      task_.use(named("second", [](Context&) {}));
+      task_.use_wrapper([&](Middleware inner) {
+        wrapped.push_back("inside of " + inner.name());
+        return inner;
+      });
+    }
+    return fn;
+  });
+  EXPECT_THAT(wrapped, ::testing::ElementsAre("first", "inside of first", "inside of second",
+                                              "first", "second"));
+}
+
+TEST_F(TaskTest, AWrapperThatThrowsIsNotRegistered) {
+  const auto running = task_.start();
+  int wrapped = 0;
+  task_.use([](Context&) {});
+  const auto fails = [&](const Middleware&) -> Middleware {
+    ++wrapped;
+    throw std::runtime_error("a wrapper's");
+  };
+  EXPECT_THROW(task_.use_wrapper(fails), std::runtime_error);
+  task_.use([](Context&) {});
+  EXPECT_EQ(wrapped, 1);
+  EXPECT_EQ(task_.middleware_count(), 2u);
+}
+
 TEST_F(TaskTest, WrappersApplyToEarlierAndLaterMiddlewareTheLastOneOutermost) {
   Trace trace;
-  const auto wrapper = [&trace](std::string name) {
-    return [&trace, name](Middleware fn) {
+  const auto wrapper = [&trace](const std::string& name) {
+    return [&trace, name](const Middleware& fn) {
       std::string inner = fn.name();
       return named(std::move(inner), [&trace, name, fn](Context& ctx) {
         trace.push_back(name);
@@ -485,10 +563,10 @@ TEST_F(TaskTest, WrappersApplyToEarlierAndLaterMiddlewareTheLastOneOutermost) {
     };
   };
   const auto running = task_.start();
-  task_.use(named("early", [&](Context&) { trace.push_back("early"); }));
+  task_.use(named("early", [&](Context&) { trace.emplace_back("early"); }));
   task_.use_wrapper(wrapper("one"));
   task_.use_step_wrapper(wrapper("two"));
-  task_.use(named("late", [&](Context&) { trace.push_back("late"); }));
+  task_.use(named("late", [&](Context&) { trace.emplace_back("late"); }));
   task_.run(1);
   EXPECT_EQ(trace, (Trace{"two", "one", "early", "two", "one", "late"}));
 }
@@ -586,8 +664,8 @@ TEST_F(TaskTest, MiddlewareUsedInsideAnIterationRunsInTheSameOne) {
   Trace trace;
   const auto running = task_.start();
   task_.use([&](Context& ctx) {
-    trace.push_back("a");
-    if (ctx.total_step == 0) task_.use([&](Context&) { trace.push_back("b"); });
+    trace.emplace_back("a");
+    if (ctx.total_step == 0) task_.use([&](Context&) { trace.emplace_back("b"); });
   });
   task_.run(2);
   EXPECT_EQ(trace, (Trace{"a", "b", "a", "b"}));
@@ -654,6 +732,31 @@ TEST_F(TaskTest, StopGivesUpOnAMiddlewareThatNeverEnds) {
   release->set_value();
 }
 
+TEST_F(TaskTest, TheLongestStopTimeoutWaitsForWhatIsQueuedAndForMiddleware) {
+  auto options = with_list(true);
+  options.stop_timeout = std::chrono::milliseconds::max();
+  auto running = task_.start(options);
+  std::promise<void> stopping;
+  std::shared_future<void> both(stopping.get_future());
+  std::atomic<int> heard{0};
+  std::atomic<bool> ended{false};
+  task_.on("e", [&] {
+    both.wait();
+    std::this_thread::sleep_for(1ms);  // a slow listener: stop has much to wait for
+    ++heard;
+  });
+  for (int i = 0; i < 20; ++i) task_.emit("e");
+  task_.forward([&](Context&) {
+    both.wait();
+    std::this_thread::sleep_for(30ms);
+    ended = true;
+  });
+  task_.on_finish([&](Context&) { stopping.set_value(); });
+  running.stop();
+  EXPECT_EQ(heard, 20);
+  EXPECT_TRUE(ended);
+}
+
 TEST_F(TaskTest, AMiddlewareMayStopItsOwnTask) {
   for (const bool async_mode : {false, true}) {
     auto running = task_.start(with_list(async_mode));
@@ -665,6 +768,43 @@ TEST_F(TaskTest, AMiddlewareMayStopItsOwnTask) {
     task_.run(5);
     EXPECT_EQ(calls, 1);
   }
+}
+
+TEST_F(TaskTest, AForkedChildMayStartItAnewAndLeavesTheParentsAlone) {
+  auto running = task_.start(with_list(true));
+  std::atomic<int> heard{0};
+  std::atomic<int> finished{0};
+  task_.on("e", [&] { ++heard; });
+  task_.on_finish([&](Context&) { ++finished; });
+  task_.emit("e");
+  task_.async_executor([] {});
+  task_.sync();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool is_nobody = !task_.running() && task_.middleware_count() == 0;
+    running.stop();  // the parent's: nothing happens
+    bool refused = false;
+    try {
+      task_.on("e", [] {});
+    } catch (const UsageError&) {
+      refused = true;
+    }
+    const bool right = is_nobody && finished == 0 && refused;
+    if (kThreadSanitizer) ::_exit(right ? 0 : 1);  // it knows no threads after a fork
+    heard = 0;
+    auto own = task_.start();
+    task_.on("e", [&] { ++heard; });
+    task_.emit("e");
+    own.stop();
+    ::_exit(right && heard == 1 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  task_.emit("e");
+  running.stop();
+  EXPECT_EQ(heard, 2);
+  EXPECT_EQ(finished, 1);
 }
 
 TEST_F(TaskTest, KeptFieldsTravelFromIterationToIteration) {

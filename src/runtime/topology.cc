@@ -190,6 +190,14 @@ Result<std::vector<std::string>> node_addresses(int n, Protocol protocol,
   return addresses;
 }
 
+Result<std::string> peer_address(std::string_view text) {
+  DIVISI_TRY(const io::Address address, io::Address::parse(text));
+  if (address.scheme == io::Address::Scheme::kTcp && address.port == 0) {
+    return failure(Code::kInvalid, "address '{}' has port 0, nobody can listen there", text);
+  }
+  return address.to_string();
+}
+
 Result<std::string> normalise_address(std::string_view text) {
   DIVISI_TRY(const io::Address address, io::Address::parse(text));
   return address.to_string();

@@ -46,6 +46,8 @@ Result<std::vector<std::string>> node_addresses(int n, Protocol protocol,
 
 // `host:port` becomes `tcp://host:port`; ipc:// and tcp:// pass after a check of their parts.
 Result<std::string> normalise_address(std::string_view text);
+// The same of one to dial: port 0 is none.
+Result<std::string> peer_address(std::string_view text);
 
 // The file behind an ipc:// address; empty for anything else and for abstract names (ipc://@x).
 std::string ipc_path(std::string_view address);

@@ -5,7 +5,9 @@
 #include "runtime/exit_code.h"
 #include "runtime/finish_watcher.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cxxabi.h>
 #include <memory>
@@ -16,6 +18,14 @@
 namespace divisi::runtime {
 
 namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// A main that fails as soon as it is called would otherwise fill the disk with its failures.
+constexpr std::chrono::milliseconds kShortAttempt = 1s;
+constexpr std::chrono::milliseconds kFirstPause = 10ms;
+constexpr std::chrono::milliseconds kLongestPause = 1s;
 
 WorkerHooks& installed_hooks() {
   static auto* const hooks = new WorkerHooks;  // outlives static objects that still use it
@@ -48,11 +58,27 @@ WorkerOutcome not_joined(const Status& status) {
   return outcome;
 }
 
+void main_ended(bool failed) {
+  if (const auto& hook = worker_hooks().main_ended) hook(failed);
+}
+
+// The exception of main is the one to tell; what comes after it is logged.
+void end_failed_main() {
+  try {
+    main_ended(true);
+  } catch (const abi::__forced_unwind&) {
+    throw;
+  } catch (...) {
+    log::error("after main had failed: {}", describe_exception(std::current_exception()));
+  }
+}
+
 // One call of main. Thread cancellation is no failure of main: it goes on unwinding.
 WorkerOutcome attempt(const WorkerConfig& config, const MainFunction& main) {
   WorkerOutcome outcome;
   try {
     const int code = main(config.args);
+    main_ended(false);
     if (code == 0) return outcome;
     outcome.text = fmt::format("main returned {}", code);
   } catch (const abi::__forced_unwind&) {
@@ -61,6 +87,7 @@ WorkerOutcome attempt(const WorkerConfig& config, const MainFunction& main) {
     outcome.exception = std::current_exception();
     outcome.text = describe_exception(outcome.exception);
   }
+  if (outcome.exception != nullptr) end_failed_main();
   outcome.kind = WorkerOutcome::Kind::kFailed;
   outcome.exit_code = kExitMainFailed;
   return outcome;
@@ -101,7 +128,7 @@ std::string describe_exception(const std::exception_ptr& exception) {
 
 WorkerOutcome run_worker(const WorkerConfig& config, const MainFunction& main,
                          const std::function<void()>& on_joined,
-                         const std::function<bool()>& finish_requested) {
+                         const FinishWithin& finish_within) {
   const WorkerHooks& hooks = worker_hooks();
   if (config.startup_delay.count() > 0) std::this_thread::sleep_for(config.startup_delay);
   if (hooks.activate) {
@@ -109,13 +136,19 @@ WorkerOutcome run_worker(const WorkerConfig& config, const MainFunction& main,
   }
   if (on_joined) on_joined();
 
+  auto began = Clock::now();
+  std::chrono::milliseconds pause = 0ms;
   WorkerOutcome outcome = attempt(config, main);
   // Only exceptions are worth another try: a main that returns an error has decided.
   for (int retries = 0; outcome.exception != nullptr && config.auto_recover; ++retries) {
     if (config.max_retries != kUnlimitedRetries && retries >= config.max_retries) break;
-    if (finish_requested && finish_requested()) break;
+    if (finish_within && finish_within(0ms)) break;
+    const bool was_short = Clock::now() - began < kShortAttempt;
+    pause = was_short ? std::clamp(2 * pause, kFirstPause, kLongestPause) : 0ms;
     log::warning("main failed, trying again retries={} error=\"{}\"", retries + 1, outcome.text);
+    if (finish_within && finish_within(pause)) break;
     outcome.exception = nullptr;
+    began = Clock::now();
     if (hooks.next_attempt) hooks.next_attempt(retries + 1);
     outcome = attempt(config, main);
   }
@@ -142,8 +175,9 @@ InlineOutcome run_worker_inline(const WorkerConfig& config, const MainFunction& 
           },
   });
   InlineOutcome result;
-  result.outcome =
-      run_worker(config, main, [&] { in_main = true; }, [&] { return watcher.signal() != 0; });
+  result.outcome = run_worker(
+      config, main, [&] { in_main = true; },
+      [&](std::chrono::milliseconds time) { return watcher.finish_within(time); });
   result.signal = watcher.signal();
   return result;
 }

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "runtime/worker_config.h"
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <string>
@@ -20,6 +21,9 @@ struct WorkerHooks {
   std::function<Status(const WorkerConfig&)> activate;
   // After main. `failed`: main threw and will not be tried again.
   std::function<void(bool failed)> deactivate;
+  // After each call of main, which threw if it `failed`: what main left running ends. What it
+  // throws is a failure of that call.
+  std::function<void(bool failed)> main_ended;
   // Before main is called again: `retries` failures so far. Removes the failed attempt's listeners.
   std::function<void(int retries)> next_attempt;
   // SIGTERM or SIGINT: ask the task to leave its loop. Called on a thread of its own, perhaps
@@ -27,8 +31,9 @@ struct WorkerHooks {
   std::function<void()> request_finish;
   // Before another run in the same process: forgets an earlier request_finish.
   std::function<void()> forget_finish;
-  // The launcher saw the process of this node die.
-  std::function<void(int node_id)> peer_died;
+  // The launcher saw the process of this node die. `address`: where it listened, if it will not be
+  // started again, or empty.
+  std::function<void(int node_id, const std::string& address)> peer_died;
 };
 
 void set_worker_hooks(WorkerHooks hooks);
@@ -45,11 +50,15 @@ struct WorkerOutcome {
   std::exception_ptr exception;  // of the last attempt, in this process only
 };
 
+// Whether the worker is asked to finish; waits so long for it.
+using FinishWithin = std::function<bool(std::chrono::milliseconds)>;
+
 // activate, main (again while auto_recover allows), deactivate. `on_joined` runs before main; once
-// `finish_requested` says true, a failed main is not tried again.
+// `finish_within` says true, a failed main is not tried again. One that fails at once is tried
+// again after pauses, up to a second.
 WorkerOutcome run_worker(const WorkerConfig& config, const MainFunction& main,
                          const std::function<void()>& on_joined = {},
-                         const std::function<bool()>& finish_requested = {});
+                         const FinishWithin& finish_within = {});
 
 // The same in the launcher's own process (n = 1): SIGINT and SIGTERM ask for finish; after
 // `config.finish_grace`, or at a second SIGINT, the process exits at once with 128 + signal and

@@ -22,7 +22,8 @@ struct WorkerReport {
     kRefused,      //
     kJoinTimeout,  //
     kUsage,        // no such entry, unreadable configuration
-    kPeerDied,     // launcher to worker; `value` is the node id
+    kPeerDied,     // launcher to worker; `value` is the node id. `text`: where it listened, if it
+                   // will not be started again
     kFinish,       // launcher to worker: leave the loop, please
   };
   Kind kind = Kind::kJoined;

@@ -175,12 +175,22 @@ Status check_common(const PlanOptions& options) {
                        options.n_parallel_workers);
   }
   if (common.max_retries < 0 && common.max_retries != kUnlimitedRetries) {
-    return make_status(Code::kInvalid, "max_retries is {}; it must be 0 or more",
+    return make_status(Code::kInvalid, "max_retries is {}; it must be 0 or more, or -1: no limit",
                        common.max_retries);
   }
   if (common.queue_bytes == 0) return {Code::kInvalid, "queue_bytes is 0; it must be positive"};
+  if (common.memory_bytes == 0) return {Code::kInvalid, "memory_bytes is 0; it must be positive"};
+  if (common.max_message_bytes == 0) {
+    return {Code::kInvalid, "max_message_bytes is 0; it must be positive"};
+  }
   if (common.join_timeout.count() <= 0) {
     return {Code::kInvalid, "join_timeout must be longer than 0"};
+  }
+  if (common.send_timeout.count() < 0) return {Code::kInvalid, "send_timeout is negative"};
+  if (common.finish_grace.count() < 0) return {Code::kInvalid, "grace is negative"};
+  if (common.expected_nodes < 0) {
+    return make_status(Code::kInvalid, "expected_nodes is {}; it must be 0 or more",
+                       common.expected_nodes);
   }
   if (options.startup_interval.count() < 0) {
     return {Code::kInvalid, "startup_interval is negative"};
@@ -263,7 +273,7 @@ Result<Plan> plan_workers(const PlanOptions& options) {
              node_addresses(n, options.protocol, options.address, options.ports));
   std::vector<std::string> attach_to;
   for (const std::string& text : options.attach_to) {
-    DIVISI_TRY(std::string address, normalise_address(text));
+    DIVISI_TRY(std::string address, peer_address(text));
     attach_to.push_back(std::move(address));
   }
 

@@ -110,7 +110,7 @@ int worker_main(Inherited inherited, const ResolveMain& resolve) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   const WorkerOutcome outcome = run_worker(
       *config, *main, [&] { channel.send({WorkerReport::Kind::kJoined, 0, {}}); },
-      [&] { return watcher.signal() != 0; });
+      [&](std::chrono::milliseconds time) { return watcher.finish_within(time); });
   if (outcome.kind == WorkerOutcome::Kind::kFailed) {
     log::error("main failed: {}", outcome.text);
   } else if (outcome.kind != WorkerOutcome::Kind::kDone) {

@@ -163,8 +163,19 @@ TEST_F(WorkerTest, AReturnedErrorIsNotTriedAgain) {
 
 TEST_F(WorkerTest, OnceFinishIsAskedForAFailureIsFinal) {
   config_.auto_recover = true;
-  run_worker(config_, failing(9), {}, [] { return true; });
+  run_worker(config_, failing(9), {}, [](auto) { return true; });
   EXPECT_EQ(calls_, 1);
+}
+
+TEST_F(WorkerTest, AMainThatFailsAtOnceIsTriedAgainAfterLongerAndLongerPauses) {
+  config_.auto_recover = true;
+  config_.max_retries = 9;
+  std::vector<std::int64_t> pauses;
+  run_worker(config_, failing(99), {}, [&](std::chrono::milliseconds pause) {
+    if (pause.count() > 0) pauses.push_back(pause.count());
+    return false;
+  });
+  EXPECT_THAT(pauses, ElementsAre(10, 20, 40, 80, 160, 320, 640, 1000, 1000));
 }
 
 TEST_F(WorkerTest, TheStatusOfTheActivationDecidesTheOutcome) {

@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <csignal>
+#include <functional>
+#include <optional>
 #include <thread>
 
 namespace {
@@ -85,7 +87,8 @@ LAUNCHER(caller) {
   });
 }
 
-TEST(AttachTest, A066_two_runs_in_one_process_both_receive) {
+// `start`: what main begins with.
+void hear_a_word_in_each_of_two_runs(const std::function<std::optional<divisi::Running>()>& start) {
   for (const char* const word : {"first", "second"}) {
     const auto port = jobs::free_ports(1);
     Launched caller("caller", {jobs::loopback(port[0]), word});
@@ -95,7 +98,7 @@ TEST(AttachTest, A066_two_runs_in_one_process_both_receive) {
                       .address = "127.0.0.1",
                       .ports = port,
                       .log_level = "error"})([&] {
-      const auto running = task.start();
+      const auto running = start();
       task.on("call", [&](std::string text) { heard.add(std::move(text)); });
       demand(heard.wait_for(1), "the remote event arrives");
       task.emit("heard", only_remote);
@@ -103,7 +106,16 @@ TEST(AttachTest, A066_two_runs_in_one_process_both_receive) {
     EXPECT_THAT(heard.values(), ::testing::ElementsAre(word));
     EXPECT_EQ(caller.wait(), 0);
     EXPECT_FALSE(Parallel::instance().is_active());
+    EXPECT_FALSE(task.running());
   }
+}
+
+TEST(AttachTest, A066_two_runs_in_one_process_both_receive) {
+  hear_a_word_in_each_of_two_runs([] { return std::optional(task.start()); });
+}
+
+TEST(AttachTest, A066_so_do_two_runs_that_start_their_task_by_using_it) {
+  hear_a_word_in_each_of_two_runs([] { return std::nullopt; });
 }
 
 // --- A065 ---
@@ -193,6 +205,40 @@ DIVISI_MAIN(listen_in_each_attempt)
 TEST(RecoveryTest, Listeners_of_a_failed_attempt_are_removed_before_the_next) {
   Parallel::runner({.n_parallel_workers = 2, .auto_recover = true, .log_level = "error"})(
       listen_in_each_attempt);
+}
+
+TEST(RecoveryTest, What_a_failed_attempt_has_started_by_using_it_ends_with_it) {
+  Gathered<int> heard;
+  Gathered<int> ran;
+  Gathered<int> finished;
+  Parallel::runner({.n_parallel_workers = 1, .auto_recover = true, .log_level = "off"})([&] {
+    const int attempt = task.router().retries();
+    std::optional<divisi::Running> running;
+    if (attempt == 2) running.emplace(task.start());
+    task.on("e", [&heard, attempt] { heard.add(attempt); });
+    task.use([&ran, attempt](Context&) { ran.add(attempt); });
+    task.on_finish([&finished, attempt](Context&) { finished.add(attempt); });
+    if (attempt == 0) throw std::runtime_error("before the run");
+    task.run(1);
+    task.emit("e");
+    if (attempt == 1) {
+      demand(heard.wait_for(1), "the listener of this attempt hears");
+      throw std::runtime_error("after it");
+    }
+  });
+  EXPECT_THAT(heard.values(), ::testing::ElementsAre(1, 2));
+  EXPECT_THAT(ran.values(), ::testing::ElementsAre(1, 2));
+  EXPECT_THAT(finished.values(), ::testing::ElementsAre(2)) << "hooks of a main that is gone";
+}
+
+TEST(RecoveryTest, The_end_of_main_tells_what_a_listener_threw) {
+  const auto failure = failure_of([] {
+    Parallel::runner({.n_parallel_workers = 1, .log_level = "off"})([] {
+      task.on("e", [] { throw std::runtime_error("a listener's"); });
+      task.emit("e");
+    });
+  });
+  EXPECT_THAT(failure.text, HasSubstr("a listener's"));
 }
 
 // --- A068 and the policies of worker_lost ---

@@ -6,7 +6,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
+#include <vector>
 
 namespace {
 
@@ -60,6 +64,54 @@ INSTANTIATE_TEST_SUITE_P(Transports, ParallelTest, ::testing::Values("ipc", "tcp
 
 TEST_P(ParallelTest, A050_two_nodes_hear_each_others_ping) {
   Parallel::runner(options(2))(ping_each_other);
+}
+
+// --- fork ---
+
+// A child of a node is not the node: what it emits reaches nobody, and the parent's link goes on.
+void fork_and_go_on() {
+  Gathered<std::string> heard;
+  const auto running = task.start();
+  task.on("e", [&](const std::string& from) { heard.add(from); });
+  task.router().ready();
+  task.router().barrier(kSoon);
+  if (node() == 0) {
+    task.emit("e", only_remote, "before");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int wrong = task.router().is_active() || task.router().node_id() != -1 ? 1 : 0;
+      wrong += task.running() ? 2 : 0;
+      try {
+        task.emit("e", only_remote, "child");
+        wrong += 4;
+      } catch (const divisi::UsageError&) {
+      }
+      task.router().emit("e", "child");
+      const auto own = task.start();  // alone
+      Gathered<std::string> ours;
+      task.on("e", [&](const std::string& from) { ours.add(from); });
+      task.emit("e", "child");
+      wrong += ours.wait_for(1) ? 0 : 8;
+      task.stop();
+      ::_exit(wrong);
+    }
+    int status = 0;
+    demand(::waitpid(child, &status, 0) == child && status == 0,
+           "the child was nobody: " + std::to_string(status));
+    task.emit("e", only_remote, "after");
+    demand(task.router().flush(kSoon), "it was taken");
+    const auto stats = task.router().stats();
+    demand(stats.peers.at(0).reconnects == 0, "the link did not notice");
+  } else {
+    demand(heard.wait_for(2), "both came");
+    demand(heard.values() == std::vector<std::string>{"before", "after"}, "and nothing else");
+  }
+  task.router().barrier(kSoon);
+}
+DIVISI_MAIN(fork_and_go_on)
+
+TEST_P(ParallelTest, A_forked_child_of_a_node_is_nobody) {
+  Parallel::runner(options(2))(fork_and_go_on);
 }
 
 // --- A051, A052 ---

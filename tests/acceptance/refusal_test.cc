@@ -74,6 +74,13 @@ TEST(BadOptionsTest, Every_other_wrong_value_is_named) {
   EXPECT_THAT(said({.n_parallel_workers = 2, .hub_lost = "cry"}), HasSubstr("cry"));
   EXPECT_THAT(said({.n_parallel_workers = 2, .codec = "morse"}), HasSubstr("morse"));
   EXPECT_THAT(said({.n_parallel_workers = 2, .log_level = "loud"}), HasSubstr("loud"));
+  EXPECT_THAT(said({.n_parallel_workers = 1, .max_retries = -5}), HasSubstr("max_retries is -5"));
+  EXPECT_THAT(said({.n_parallel_workers = 1, .send_timeout = -1ms}), HasSubstr("send_timeout"));
+  EXPECT_THAT(said({.n_parallel_workers = 1, .memory_bytes = 0}), HasSubstr("memory_bytes"));
+  EXPECT_THAT(said({.n_parallel_workers = 1, .max_message_bytes = 0}),
+              HasSubstr("max_message_bytes"));
+  EXPECT_THAT(said({.n_parallel_workers = 1, .expected_nodes = -1}), HasSubstr("expected_nodes"));
+  EXPECT_THAT(said({.n_parallel_workers = 1, .grace = -1ms}), HasSubstr("grace"));
 }
 
 TEST(BadOptionsTest, A_function_that_is_not_registered_is_an_error_that_names_the_macro) {

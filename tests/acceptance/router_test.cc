@@ -71,6 +71,50 @@ TEST_P(BarrierTest, Nobody_passes_before_all_have_come) {
   EXPECT_EQ(jobs::count_lines(folder.path(), "reached"), 20u);
 }
 
+// Node 1 dies before its third barrier or in it. Its successor's first one is the next.
+void meet_with_a_successor(const Arguments& args) {
+  const std::string& folder = args.at(0);
+  const bool dies = router().node_id() == 1 && !jobs::read_note(folder, "died");
+  const bool successor = router().node_id() == 1 && !dies;
+  const auto meet = [&](int round) {
+    jobs::append_line(folder, "reached" + std::to_string(round), "x");
+    router().barrier(kSoon);
+    demand(jobs::count_lines(folder, "reached" + std::to_string(round)) ==
+               static_cast<std::size_t>(router().n_parallel_workers()),
+           "all have reached barrier " + std::to_string(round));
+  };
+  const int next = args.at(1) == "inside" ? 4 : 3;
+  for (int round = successor ? next : 1; round <= 5; ++round) {
+    if (dies && round == 3) {
+      if (args.at(1) == "inside") {  // it has come, and cannot go on
+        jobs::append_line(folder, "reached3", "x");
+        demand_text(error_of([] { router().barrier(50ms); }), "no word from");
+        demand(router().flush(kSoon), "they have it");
+      }
+      jobs::note(folder, "died", "");
+      ::raise(SIGKILL);
+    }
+    if (round == 3 && router().node_id() == 2 && args.at(1) != "before") {
+      jobs::wait_for_note(folder, "died");
+      if (args.at(1) == "late") demand(router().wait_for_peers(2, kSoon), "node 1 is back");
+    }
+    meet(round);
+  }
+}
+DIVISI_MAIN(meet_with_a_successor)
+
+TEST_P(BarrierTest, A_successor_takes_part_where_the_others_are) {
+  for (const std::string how : {"before", "inside", "late"}) {
+    const Folder folder;
+    auto options = workers(3);
+    options.topology = GetParam();
+    options.worker_lost = "restart";
+    if (GetParam() == "star" && how == "late") continue;  // a leaf does not see the other
+    Parallel::runner(options)(meet_with_a_successor, {folder.path(), how});
+    EXPECT_EQ(jobs::count_lines(folder.path(), "reached5"), 3u) << how;
+  }
+}
+
 void wait_for_the_absent() {
   Gathered<int> over;
   router().on("over", [&] { over.add(1); });
@@ -90,6 +134,24 @@ DIVISI_MAIN(wait_for_the_absent)
 
 TEST(BarrierTimeoutTest, A_timeout_names_the_nodes_that_are_missing) {
   Parallel::runner(workers(3))(wait_for_the_absent);
+}
+
+void wait_as_long_as_it_takes() {
+  constexpr auto kLongest = std::chrono::milliseconds::max();
+  const bool serves = router().node_id() == 1;
+  if (serves) router().serve("add", [](int a, int b) { return a + b; });
+  router().barrier(kLongest);
+  if (!serves) demand(router().call<int>(1, "add", kLongest, 2, 3) == 5, "the answer is awaited");
+  demand(router().wait_for_peers(1, kLongest), "the peer is there");
+  router().barrier(kLongest);
+  demand(router().flush(kLongest), "all was taken");
+}
+DIVISI_MAIN(wait_as_long_as_it_takes)
+
+TEST(BarrierTimeoutTest, The_longest_timeouts_are_long) {
+  auto options = workers(2);
+  options.join_timeout = options.send_timeout = std::chrono::milliseconds::max();
+  Parallel::runner(options)(wait_as_long_as_it_takes);
 }
 
 // --- calls ---
@@ -132,6 +194,70 @@ TEST(CallTest, Answers_errors_and_deaths_come_back_to_the_caller) {
   auto options = workers(2);
   options.worker_lost = "ignore";
   Parallel::runner(options)(call_and_serve);
+}
+
+// Node 1 serves; its emits would throw what a call had left behind.
+void make_bad_calls() {
+  Gathered<int> over;
+  router().on("over", [&] { over.add(1); });
+  if (router().node_id() == 1) {
+    router().serve("add", [](int a, int b) { return a + b; });
+    router().serve("throw", [](int what) { throw what; });
+    router().serve("huge", [](std::size_t size) { return divisi::Buffer(size); });
+    router().barrier(kSoon);
+    demand(over.wait_for(1), "node 0 has made its calls");
+    router().emit("idle");
+    return;
+  }
+  router().barrier(kSoon);
+  const auto soon = std::chrono::milliseconds(kSoon);
+  const auto add = [&](const auto&... args) {
+    return error_of([&] { router().call<int>(1, "add", soon, args...); });
+  };
+  demand_text(add("one", "two"), "argument 1");
+  demand_text(add(1), "expected 2 arguments");
+  demand_text(add(1, 2, 3), "received 3");
+  demand_text(add(1, 2, divisi::kw("c", 3)), "keyword arguments (c)");
+  demand_text(error_of([&] { router().call<void>(1, "throw", soon, 3); }), "threw int");
+  demand_text(error_of([&] { router().call(1, "huge", soon, 4 << 20); }), "at most");
+  router().emit("call.add", "no call at all");
+  demand(router().call<int>(1, "add", soon, 2, 3) == 5, "the server goes on");
+  router().emit("over");
+  router().flush(kSoon);
+}
+DIVISI_MAIN(make_bad_calls)
+
+TEST(CallTest, A_bad_call_is_an_error_of_its_caller_only) {
+  auto options = workers(2);
+  options.max_message_bytes = 1 << 20;
+  Parallel::runner(options)(make_bad_calls);
+}
+
+void leave_before_the_answer() {
+  Gathered<int> called;
+  if (router().node_id() == 0) {
+    router().on("called", [&] { called.add(1); });
+    router().barrier(kSoon);
+    demand_text(error_of([] { router().call<void>(1, "late", 1ms); }), "no answer");
+    demand(called.wait_for(1), "the call is under way");
+    router().off("*");
+    return;
+  }
+  Gathered<int> answered;
+  router().on("peer_left", [&](int node) { answered.add(node); });  // after the call: one loop
+  router().serve("late", [] {
+    router().emit("called");
+    jobs::eventually([] { return router().peers().empty(); });
+  });
+  router().barrier(kSoon);
+  demand(answered.wait_for(1), "the call has ended");
+  router().emit("idle");
+  router().off("*");
+}
+DIVISI_MAIN(leave_before_the_answer)
+
+TEST(CallTest, An_answer_for_a_caller_that_has_gone_is_dropped) {
+  Parallel::runner(workers(2))(leave_before_the_answer);
 }
 
 // Leaf 1 asks the hub, which relays; leaf 2 serves the same name and must not be asked.
@@ -324,9 +450,10 @@ void overflow(const Arguments& args) {
     router().flush(kSoon);
     return;
   }
-  divisi::SendOptions send{.policy = policy == "latest_only"   ? divisi::Policy::kLatestOnly
-                                     : policy == "drop_oldest" ? divisi::Policy::kDropOldest
-                                                               : divisi::Policy::kError};
+  divisi::SendOptions send;
+  if (policy == "latest_only") send.policy = divisi::Policy::kLatestOnly;
+  if (policy == "drop_oldest") send.policy = divisi::Policy::kDropOldest;
+  if (policy == "error") send.policy = divisi::Policy::kError;
   const divisi::Buffer block(20'000);
   int refused = 0;
   for (int i = 0; i < kCount; ++i) {
@@ -347,14 +474,48 @@ DIVISI_MAIN(overflow)
 
 class PolicyTest : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Policies, PolicyTest,
-                         ::testing::Values("latest_only", "drop_oldest", "error"),
+                         ::testing::Values("latest_only", "drop_oldest", "error", "of_the_runner"),
                          [](const auto& each) { return each.param; });
 
 TEST_P(PolicyTest, What_a_full_queue_drops_is_counted_and_the_rest_stays_in_order) {
   auto options = workers(2);
   options.queue_bytes = 1 << 20;
   options.memory_bytes = 8 << 20;
+  if (GetParam() == "of_the_runner") options.send_policy = divisi::Policy::kDropOldest;
   Parallel::runner(options)(overflow, {GetParam()});
+}
+
+// The receiver is slow, so that the emits wait: nothing is dropped.
+void choose_to_wait() {
+  constexpr int kCount = 300;
+  Gathered<int> numbers;
+  Gathered<int> over;
+  router().on("number", [&](int i, const divisi::Buffer&) {
+    numbers.add(i);
+    std::this_thread::sleep_for(1ms);
+  });
+  router().on("over", [&] { over.add(1); });
+  router().barrier(kSoon);
+  if (router().node_id() == 0) {
+    const divisi::SendOptions wait{.policy = divisi::Policy::kBlock};
+    for (int i = 0; i < kCount; ++i) router().emit_to(wait, "number", i, divisi::Buffer(20'000));
+    router().emit("over");
+    demand(router().flush(kSoon), "all is taken");
+    demand(router().stats().peers.at(0).dropped == 0, "nothing was dropped");
+  } else {
+    demand(over.wait_for(1), "the sender is done");
+    demand(numbers.size() == kCount, "all arrived");
+  }
+  router().barrier(kSoon);
+}
+DIVISI_MAIN(choose_to_wait)
+
+TEST(RunnerPolicyTest, An_emit_that_chooses_to_wait_waits_under_any_policy_of_the_runner) {
+  auto options = workers(2);
+  options.queue_bytes = 1 << 20;
+  options.memory_bytes = 8 << 20;
+  options.send_policy = divisi::Policy::kDropOldest;
+  Parallel::runner(options)(choose_to_wait);
 }
 
 }  // namespace

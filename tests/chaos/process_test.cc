@@ -1,4 +1,5 @@
 // Processes that die, stop or flood each other: those that live lose and reorder nothing.
+#include "base/sanitizer.h"
 #include "chaos/traffic.h"
 
 #include <gmock/gmock.h>
@@ -310,11 +311,7 @@ TEST_F(StoppedTest, For_a_moment_it_only_holds_the_sender_up) {
 }
 
 // AddressSanitizer keeps what is freed, and room around what is not.
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::size_t kMoreMemory = std::size_t{192} << 20;
-#else
-constexpr std::size_t kMoreMemory = std::size_t{48} << 20;
-#endif
+constexpr std::size_t kMoreMemory = std::size_t{divisi::kAddressSanitizer ? 192 : 48} << 20;
 
 TEST_F(StoppedTest, For_long_it_is_lost_the_others_are_served_and_the_gap_is_counted) {
   start("lost");

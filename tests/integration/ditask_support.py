@@ -43,6 +43,15 @@ def free_port(count=1, addresses=("127.0.0.1",)):
                 sock.close()
 
 
+def eventually(holds, complaint):
+    """Until it holds, with a deadline that only a hang reaches; then `complaint()` is the error."""
+    end = time.monotonic() + DEADLINE
+    while not holds():
+        if time.monotonic() > end:
+            raise AssertionError(complaint())
+        time.sleep(0.01)
+
+
 class Launcher:
     """One ditask that was started; its output goes to files, so it never blocks."""
 
@@ -73,23 +82,28 @@ class Launcher:
 
     def wait_until_printed(self, text, times=1):
         """Until standard output holds the text so often; the process must still run."""
-        end = time.monotonic() + DEADLINE
-        while self.text(self.out).count(text) < times:
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise AssertionError(
-                    f"never printed {text!r}: {self.text(self.out)}\n{self.text(self.err)}"
-                )
-            time.sleep(0.01)
+        self._wait_while_it_runs(
+            lambda: self.text(self.out).count(text) >= times, f"never printed {text!r}"
+        )
 
     def wait_until_last_line(self, line):
         """Until the last line of standard output is this one; the process must still run."""
-        end = time.monotonic() + DEADLINE
-        while self.text(self.out).splitlines()[-1:] != [line]:
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise AssertionError(
-                    f"the last line is not {line!r}: {self.text(self.out)}\n{self.text(self.err)}"
-                )
-            time.sleep(0.01)
+        self._wait_while_it_runs(
+            lambda: self.text(self.out).splitlines()[-1:] == [line], f"the last line is not {line!r}"
+        )
+
+    def _wait_while_it_runs(self, holds, what):
+        def complaint():
+            return f"{what}: {self.text(self.out)}\n{self.text(self.err)}"
+
+        def holds_or_fails():
+            if holds():
+                return True
+            if self.process.poll() is not None:
+                raise AssertionError(complaint())
+            return False
+
+        eventually(holds_or_fails, complaint)
 
     def signal(self, number):
         self.process.send_signal(number)

@@ -1,16 +1,17 @@
-# Registers each test method of the two scripts as a test of its own. Needs the targets ditask and
+# Registers each test method of the scripts as a test of its own. Needs the targets ditask and
 # divisi_test_packages (tests/packages).
 add_dependencies(divisi_tests ditask divisi_test_packages)
-foreach(script ${CMAKE_CURRENT_LIST_DIR}/ditask_test.py ${CMAKE_CURRENT_LIST_DIR}/dijob_test.py)
+foreach(name ditask_test ditask_ending_test dijob_test)
+  set(script ${CMAKE_CURRENT_LIST_DIR}/${name}.py)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${script})
   file(STRINGS ${script} lines REGEX "^class |^    def test_")
   foreach(line ${lines})
     if(line MATCHES "^class ([A-Za-z]+)")
       set(class ${CMAKE_MATCH_1})
     elseif(line MATCHES "def (test_([A-Za-z0-9_]+))")
-      set(name ditask.${class}.${CMAKE_MATCH_2})
-      add_test(NAME ${name} COMMAND /usr/bin/python3 -B ${script} ${class}.${CMAKE_MATCH_1})
-      set_tests_properties(${name} PROPERTIES TIMEOUT 300 ENVIRONMENT
+      set(test ditask.${class}.${CMAKE_MATCH_2})
+      add_test(NAME ${test} COMMAND /usr/bin/python3 -B ${script} ${class}.${CMAKE_MATCH_1})
+      set_tests_properties(${test} PROPERTIES TIMEOUT 300 ENVIRONMENT
         "DITASK=$<TARGET_FILE:ditask>;DITASK_PACKAGES=${CMAKE_BINARY_DIR}/tests/packages")
     endif()
   endforeach()

@@ -3,6 +3,7 @@
 #include "divisi/parallel.h"
 #include "divisi/task.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -58,6 +59,29 @@ void lose_node_zero() {
   wait_for_finish();
 }
 
+// The same once all of three run.
+void lose_node_zero_of_three() {
+  divisi::Parallel& router = divisi::Parallel::instance();
+  std::atomic<int> up = 0;
+  if (node_id() == 0) {
+    router.on("up", [&] {
+      if (++up == 2) std::raise(SIGKILL);
+    });
+  } else {
+    router.emit("up");
+  }
+  wait_for_finish();
+  std::printf("left node=%d\n", node_id());
+}
+
+void leave_by_exit() {
+  std::exit(3);  // NOLINT(concurrency-mt-unsafe)
+}
+
+void print_much() {
+  for (int i = 0; i < 1000; ++i) std::printf("line %d of many\n", i);
+}
+
 // Killed once; the next process of the same node ends well.
 void die_once() {
   const char* const marker = std::getenv("DIVISI_TEST_MARKER");
@@ -77,4 +101,7 @@ DIVISI_MAIN(refuse)
 DIVISI_MAIN(recover)
 DIVISI_MAIN(wait_for_finish)
 DIVISI_MAIN(lose_node_zero)
+DIVISI_MAIN(lose_node_zero_of_three)
+DIVISI_MAIN(leave_by_exit)
+DIVISI_MAIN(print_much)
 DIVISI_MAIN(die_once)

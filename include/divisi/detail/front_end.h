@@ -131,9 +131,6 @@ class DIVISI_API FrontEnd {
   // A node without a worker around it, until close_node().
   static void open_node(const NodeSpec& spec);
   static void close_node();
-
-  // In a child of fork(): the node stays with the parent, its threads are not here.
-  static void forked();
 };
 
 }  // namespace detail

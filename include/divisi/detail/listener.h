@@ -116,7 +116,12 @@ class TypedListener final : public Listener {
   explicit TypedListener(F fn) : fn_(std::move(fn)) {}
 
   void call(const LocalCall& call) override { call_local(call, Positions()); }
-  void call(const PayloadView& payload) override { call_remote(payload, Positions()); }
+  void call(const PayloadView& payload) override {
+    ArgReader reader(payload);
+    call(reader);
+  }
+  // With what the reader has left.
+  void call(ArgReader& reader) { call_remote(reader, Positions()); }
 
  private:
   template <std::size_t... I>
@@ -142,9 +147,8 @@ class TypedListener final : public Listener {
   }
 
   template <std::size_t... I>
-  void call_remote(const PayloadView& payload, std::index_sequence<I...>) {
+  void call_remote(ArgReader& reader, std::index_sequence<I...>) {
     if constexpr ((Decodable<Stored<I>> && ...)) {
-      ArgReader reader(payload);
       reader.require(kPositional, &types);
       [[maybe_unused]] std::tuple<Stored<I>...> values{reader.template next<Stored<I>>()...};
       if constexpr (kTakesKwargs) {

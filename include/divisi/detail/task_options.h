@@ -41,7 +41,7 @@ struct StartOptions {
   bool async_mode = false;
   int n_async_workers = 3;            // at least 1
   std::shared_ptr<Context> ctx = {};  // default: a plain Context
-  std::set<std::string> labels = {};  // added to those the task gives itself
+  std::set<std::string> labels = {};  // added to those the task gives itself; for match_labels
   // The longest wait for queued events, for the flush, and for running middleware at stop.
   std::chrono::milliseconds stop_timeout = std::chrono::seconds(30);
   OnError on_error = OnError::kRaise;  // what the error of a listener does
@@ -76,10 +76,10 @@ struct UseOptions {
 
 // Where an emit of a task goes.
 struct EmitOptions {
-  bool only_local = false;         // not to peers; wins over only_remote
-  bool only_remote = false;        // not to the listeners here
-  Target to = {};                  // which peers; default all
-  Policy policy = Policy::kBlock;  // what a full queue does
+  bool only_local = false;            // not to peers; wins over only_remote
+  bool only_remote = false;           // not to the listeners here
+  Target to = {};                     // which peers; default all
+  std::optional<Policy> policy = {};  // what a full queue does; default: the runner's send_policy
 };
 // The two by name. Not to peers:
 inline const EmitOptions only_local{.only_local = true};  // NOLINT: read as words at the call

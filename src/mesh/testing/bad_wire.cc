@@ -7,7 +7,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <stdexcept>
 #include <string_view>
 #include <sys/eventfd.h>
@@ -156,23 +155,39 @@ void BadWire::write(Pair& pair, int to) {
   }
 }
 
+// The listener, the event, then both ends of every pair.
+std::vector<pollfd> BadWire::poll_all() const {
+  const std::size_t most = delay_ > 0 ? 256 : 1;  // parcels: what a slow wire holds
+  std::vector<pollfd> polled = {{listener_, POLLIN, 0}, {event_, POLLIN, 0}};
+  int timeout = -1;
+  for (const Pair& pair : pairs_) {
+    for (int i = 0; i < 2; ++i) {
+      const bool may_read = !stalled_ && !pair.ended && pair.towards[1 - i].size() < most;
+      const bool waits = !pair.towards[i].empty();
+      const bool is_due = waits && pair.towards[i].front().due <= Clock::now();
+      if (waits && !is_due) timeout = 1;
+      const int events = (may_read ? POLLIN : 0) | (is_due ? POLLOUT : 0);
+      // A descriptor that is not waited for would still report that its peer is gone.
+      polled.push_back({events == 0 ? -1 : pair.fds[i], static_cast<short>(events), 0});
+    }
+  }
+  ::poll(polled.data(), polled.size(), timeout);
+  return polled;
+}
+
+void BadWire::close_ended() {
+  std::erase_if(pairs_, [this](const Pair& pair) {
+    const bool flushed = pair.towards[0].empty() && pair.towards[1].empty();
+    if (!pair.ended || !flushed || swallows_) return false;
+    ::close(pair.fds[0]);
+    ::close(pair.fds[1]);
+    return true;
+  });
+}
+
 void BadWire::run() {
   while (!stopping_) {
-    const std::size_t most = delay_ > 0 ? 256 : 1;  // parcels: what a slow wire holds
-    std::vector<pollfd> polled = {{listener_, POLLIN, 0}, {event_, POLLIN, 0}};
-    int timeout = -1;
-    for (const Pair& pair : pairs_) {
-      for (int i = 0; i < 2; ++i) {
-        const bool may_read = !stalled_ && !pair.ended && pair.towards[1 - i].size() < most;
-        const bool waits = !pair.towards[i].empty();
-        const bool is_due = waits && pair.towards[i].front().due <= Clock::now();
-        if (waits && !is_due) timeout = 1;
-        const int events = (may_read ? POLLIN : 0) | (is_due ? POLLOUT : 0);
-        // A descriptor that is not waited for would still report that its peer is gone.
-        polled.push_back({events == 0 ? -1 : pair.fds[i], static_cast<short>(events), 0});
-      }
-    }
-    ::poll(polled.data(), polled.size(), timeout);
+    const std::vector<pollfd> polled = poll_all();
     std::uint64_t count = 0;
     [[maybe_unused]] const ssize_t n = ::read(event_, &count, sizeof count);
     std::size_t at = 2;
@@ -183,16 +198,7 @@ void BadWire::run() {
         if (readable && (polled[at].events & POLLIN) != 0) read(pair, i);
       }
     }
-    for (auto pair = pairs_.begin(); pair != pairs_.end();) {
-      const bool flushed = pair->towards[0].empty() && pair->towards[1].empty();
-      if (!pair->ended || !flushed || swallows_) {
-        ++pair;
-        continue;
-      }
-      ::close(pair->fds[0]);
-      ::close(pair->fds[1]);
-      pair = pairs_.erase(pair);
-    }
+    close_ended();
     if (cut_requested_.exchange(false) || cut_now_) {
       cut_now_ = false;
       cuts_ += pairs_.empty() ? 0 : 1;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <list>
+#include <poll.h>
 #include <string>
 #include <thread>
 #include <vector>
@@ -69,9 +70,11 @@ class BadWire {
   }
   void wake() const;
   void run();
+  std::vector<pollfd> poll_all() const;
   void accept_one();
   void read(Pair& pair, int from);
   void write(Pair& pair, int to);
+  void close_ended();
   void close_all();
 
   const std::string target_;
