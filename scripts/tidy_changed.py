@@ -5,7 +5,7 @@
 
 Changed means: differs from HEAD~1, or is not committed yet; a changed header stands for the source of
 the same name. clang-tidy takes half a minute a file, so at most --most files are looked at, chosen by a
-hash of commit and name so that every commit looks at others; the rest is named. A file is not looked at
+hash of commit and name so that every commit looks at others; the rest is counted. A file is not looked at
 twice while it, the headers and .clang-tidy stay as they are.
 """
 
@@ -81,7 +81,8 @@ def main():
     todo = todo if options.all else todo[:options.most]
     print(f"    {len(wanted)} changed sources, {len(wanted) - len(todo) - len(left_out)} looked at before, {len(todo)} now")
     if left_out:
-        print(f"    left out this time: {' '.join(sorted(left_out))}")
+        named = ", ".join(sorted(left_out)[:5]) + (", ..." if len(left_out) > 5 else "")
+        print(f"    {len(left_out)} left out this time (--all looks at every source): {named}")
 
     def check(name):
         done = subprocess.run(["clang-tidy-19", "-p", options.build, "--quiet", ROOT / name],

@@ -25,6 +25,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -95,7 +96,7 @@ class DIVISI_API WorkerError : public Error {
 // One peer, as it was when it was asked for.
 struct PeerInfo {
   int node_id = 0;               // unique in the job
-  std::set<std::string> labels;  // given by its launcher
+  std::set<std::string> labels;  // given by its launcher and to its tasks
   std::set<std::string> roles;   // added by its task
   std::string address;           // where it listens
   bool connected = false;        // a connection is up
@@ -125,6 +126,12 @@ struct TopicCounters {
   std::uint64_t sent = 0;      // once for each peer
   std::uint64_t received = 0;  // from all peers
   std::uint64_t dropped = 0;   // by policy, or beyond the bound of a lost peer
+};
+
+// How long Parallel::call waits.
+struct CallOptions {
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);  // TimeoutError afterwards
+  std::stop_token stop = {};                                     // a requested stop gives up
 };
 
 // All counters of a process.
@@ -195,18 +202,25 @@ class DIVISI_API Parallel {
   }
 
   // --- peers ---
+  // Waits end at their timeout and when their stop token says so. Those for peers and at a barrier
+  // end as well when a signal, or the launcher, has asked this process to end; a call waits for a
+  // second then.
+  //
   // Everybody this node is linked with, lost ones included.
   std::vector<PeerInfo> peers() const;
-  // Waits until `count` peers are connected; false after the timeout.
-  bool wait_for_peers(std::size_t count, std::chrono::milliseconds timeout) const;
+  // Waits until `count` peers are connected; false if it gave up.
+  bool wait_for_peers(std::size_t count, std::chrono::milliseconds timeout,
+                      const std::stop_token& stop = {}) const;
   // Our listeners are made: peers may stop sending what we do not listen to. Called by the first
   // run or wait_for of a task, and by itself ten seconds after the start.
   void ready();
-  // Waits until every event so far was received by its peers; false after the timeout.
-  bool flush(std::chrono::milliseconds timeout);
-  // Waits until every node that ever joined has called it as often. Throws TimeoutError naming
-  // those that are missing.
-  void barrier(std::chrono::milliseconds timeout = std::chrono::seconds(60));
+  // Waits until every event so far was received by its peers; false if it gave up.
+  bool flush(std::chrono::milliseconds timeout, const std::stop_token& stop = {});
+  // Waits until every node that ever joined has called it as often. Throws TimeoutError, or Error
+  // with kCancelled, naming those that are missing. Others do not wait for one that is asked to
+  // end.
+  void barrier(std::chrono::milliseconds timeout = std::chrono::seconds(60),
+               const std::stop_token& stop = {});
   // A copy of the counters; cheap enough for every second, not for every event.
   RouterStats stats() const;
 
@@ -217,15 +231,20 @@ class DIVISI_API Parallel {
   template <class F>
   void serve(std::string_view name, F fn);
 
-  // Calls `name` on another node. Throws Error (what it threw, arguments it does not take, or no
-  // such peer), TimeoutError.
+  // Calls `name` on another node. Throws Error (what it threw, arguments it does not take, no such
+  // peer, or kCancelled), TimeoutError.
   template <class R = Value, class... A>
-  R call(int node_id, std::string_view name, std::chrono::milliseconds timeout, const A&... args) {
+  R call(int node_id, std::string_view name, const CallOptions& options, const A&... args) {
     const std::uint64_t id = begin_call();
     PackScratch scratch;
     const PayloadView& request = pack_args(scratch, this->node_id(), id, args...);
-    const Value answer = finish_call(id, node_id, name, request, timeout);
+    const Value answer = finish_call(id, node_id, name, request, options);
     if constexpr (!std::is_void_v<R>) return answer.template as<R>();
+  }
+  // The same with a timeout alone.
+  template <class R = Value, class... A>
+  R call(int node_id, std::string_view name, std::chrono::milliseconds timeout, const A&... args) {
+    return call<R>(node_id, name, CallOptions{.timeout = timeout}, args...);
   }
 
   // --- for the library itself ---
@@ -240,7 +259,7 @@ class DIVISI_API Parallel {
                  ListenOptions options, bool once);
   std::uint64_t begin_call();
   Value finish_call(std::uint64_t id, int node_id, std::string_view name,
-                    const PayloadView& request, std::chrono::milliseconds timeout);
+                    const PayloadView& request, const CallOptions& options);
   void answer(int node_id, std::uint64_t id, bool ok, const Value& value);
   template <class F, class... P>
   void serve_typed(std::string_view name, F fn, detail::Params<P...>);

@@ -185,6 +185,11 @@ class Parallel:
         return _native.router_address()
 
     @property
+    def interrupted(self) -> bool:
+        """Whether a signal, or the launcher, has asked this process to end."""
+        return _native.router_interrupted()
+
+    @property
     def auto_recover(self) -> bool:
         """As given to the runner."""
         return _native.router_auto_recover()
@@ -276,7 +281,8 @@ class Parallel:
         return _native.router_peers()
 
     def wait_for_peers(self, count: int, timeout: float = 60.0) -> bool:
-        """Waits until ``count`` peers are connected; False after the time-out."""
+        """Waits until ``count`` peers are connected; False after the time-out, or when this process is
+        asked to end."""
         return _native.router_wait_for_peers(count, timeout)
 
     def ready(self) -> None:
@@ -288,7 +294,8 @@ class Parallel:
         return _native.router_flush(timeout)
 
     def barrier(self, timeout: float = 60.0) -> None:
-        """Waits until every node has called it as often; TimeoutError names those missing."""
+        """Waits until every node has called it as often; TimeoutError names those missing, and so does
+        the Error when this process is asked to end."""
         _native.router_barrier(timeout)
 
     def stats(self) -> Dict[str, Any]:

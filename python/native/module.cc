@@ -651,6 +651,7 @@ NB_MODULE(_native, m) {
     const Unlock unlock;
     return router().flush(milliseconds(timeout));
   });
+  m.def("router_interrupted", [] { return router().interrupted(); });
   m.def("router_barrier", [](double timeout) {
     const Unlock unlock;
     router().barrier(milliseconds(timeout));

@@ -270,6 +270,34 @@ def test_A124_signals_let_main_finish(package, number, code):
     assert out.count("asked to finish") == 2
 
 
+def test_a_signal_ends_the_wait_at_a_barrier(package):
+    (package / "pk" / "meets.py").write_text(
+        "from divisi import task\n"
+        "from divisi.middleware import Barrier\n"
+        "def main():\n"
+        "    with task.start():\n"
+        "        print('waiting', flush=True)\n"
+        "        if task.router.node_id == 0:\n"
+        "            task.use(Barrier(timeout=600))\n"
+        "            task.run()\n"
+        "        else:  # which never comes\n"
+        "            task.wait_for('never', ignore_timeout_exception=True)\n"
+        "    print('ended', flush=True)\n"
+    )
+    process = start(
+        "--package", "pk", "--main", "meets.main", "--parallel-workers", 2, "--topology", "mesh",
+        *LOCAL, cwd=package,
+    )
+    try:
+        assert all("waiting" in process.stdout.readline() for _ in range(2))
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=DEADLINE)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGTERM, err
+    assert out.count("ended") == 2, out + err
+
+
 def test_A124_a_killed_worker_is_128_plus_its_signal(package):
     (package / "pk" / "dies.py").write_text(
         "import os, signal\ndef main():\n    os.kill(os.getpid(), signal.SIGKILL)\n"

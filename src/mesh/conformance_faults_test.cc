@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stop_token>
 #include <thread>
 
 namespace divisi::mesh::testing {
@@ -79,6 +80,23 @@ TEST_P(FaultConformance, CutsInTheMiddleOfMessagesLoseRepeatAndReorderNothing) {
   EXPECT_TRUE(a->flush(kDeadline));
   EXPECT_TRUE(b->flush(kDeadline));
   EXPECT_EQ(a.stats_of(1).dropped + b.stats_of(0).dropped, 0u);
+}
+
+TEST_P(FaultConformance, AFlushThatIsGivenUpLeavesEverythingOnItsWay) {
+  TestNode a(0, fresh(), {});
+  BadWire wire(a->address());
+  TestNode b(1, "", {wire.address()});
+  link(a, b);
+  Inbox<int> seen;
+  a.on("n", [&](int n) { seen.add(n); });
+  wire.stall(true);
+  EXPECT_TRUE(b.emit("n", 7).ok());
+  std::stop_source source;
+  const std::jthread meanwhile([&] { source.request_stop(); });
+  EXPECT_FALSE(b->flush(kDeadline, source.get_token()));
+  wire.stall(false);
+  EXPECT_TRUE(b->flush(kDeadline));
+  EXPECT_TRUE(seen.reaches(1));
 }
 
 TEST_P(FaultConformance, ALinkThatIsCutAndIdleIsAcknowledgedAfterwards) {

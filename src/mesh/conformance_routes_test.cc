@@ -1,4 +1,5 @@
 // Who gets an event, on every medium: directed and one-of-N, pruning after READY, holding before.
+#include "mesh/testing/bad_wire.h"
 #include "mesh/testing/medium.h"
 #include "mesh/testing/test_node.h"
 
@@ -223,6 +224,58 @@ TEST_P(RouteConformance, PeersTellTheirLabelsRolesAndAddresses) {
   EXPECT_EQ(a->peers().front().listen, b->address());
   EXPECT_EQ(a->peers().front().incarnation, b->incarnation());
   EXPECT_EQ(b->peers().front().labels, (std::set<std::string>{"league", "node.0"}));
+}
+
+TEST_P(RouteConformance, WhoSubscribesWhileAnotherStopsIsHeardOf) {
+  TestNode a(0, fresh(), {});
+  TestNode b(1, "", {a->address()});
+  link(a, b);
+  a->ready();
+  b->ready();
+  EventLoop loops[2] = {EventLoop("even"), EventLoop("odd")};
+  b->subscribe("n", "n", loops[0].core());
+  for (std::size_t round = 0; round < 500; ++round) {
+    const auto& leaving = loops[round % 2].core();
+    const auto& coming = loops[(round + 1) % 2].core();
+    {
+      const std::jthread other([&] { b->unsubscribe("n", leaving.get()); });
+      b->subscribe("n", "n", coming);
+    }
+    // Behind all that was said before.
+    b->announce_role(std::to_string(round));
+    ASSERT_TRUE(
+        eventually([&] { return a->peers().front().roles.contains(std::to_string(round)); }));
+    ASSERT_TRUE(a->listens(1, "n")) << round;
+  }
+}
+
+TEST_P(RouteConformance, LabelsThatTasksAddDirectEventsWhileTheyLast) {
+  TestNode a(0, fresh(), {});
+  BadWire wire(a->address());
+  TestNode b(1, "", {wire.address()}, labelled({"actor"}));
+  link(a, b);
+  Inbox<int> seen;
+  b.on("n", [&](int n) { seen.add(n); });
+  const auto labels_at_a = [&] { return a->peers().front().labels; };
+  b->announce_labels({"gpu.big", "left"});
+  ASSERT_TRUE(eventually(
+      [&] { return labels_at_a() == std::set<std::string>{"actor", "gpu.big", "left"}; }));
+  ASSERT_TRUE(a.send("n", {Target::to_label("gpu*"), Policy::kBlock}, 1).ok());
+  ASSERT_TRUE(a.send("n", {Target::one_of_label("left"), Policy::kBlock}, 2).ok());
+  // What was taken back while the link was down is not there afterwards.
+  wire.stall(true);
+  wire.cut();
+  b->announce_labels({"right"});
+  wire.stall(false);
+  ASSERT_TRUE(eventually([&] { return labels_at_a() == std::set<std::string>{"actor", "right"}; }));
+  b->announce_labels({});
+  ASSERT_TRUE(eventually([&] { return labels_at_a() == std::set<std::string>{"actor"}; }));
+  EXPECT_EQ(a.send("n", {Target::one_of_label("left"), Policy::kBlock}, 3).code(),
+            Code::kUnavailable);
+  ASSERT_TRUE(a.send("n", {Target::to_label("gpu*"), Policy::kBlock}, 4).ok());
+  ASSERT_TRUE(a.send("n", {Target::to_label("actor"), Policy::kBlock}, 5).ok());
+  ASSERT_TRUE(seen.reaches(3));
+  EXPECT_EQ(seen.values(), (std::vector<int>{1, 2, 5}));
 }
 
 TEST_P(RouteConformance, SixteenNodesFormAMesh) {

@@ -84,6 +84,7 @@ std::size_t Inbound::max_length(Kind kind) const {
     case Kind::kUnsubscribe:
     case Kind::kRoles:
     case Kind::kBye: return kMaxControl;
+    case Kind::kLabels: return kMaxHandshake;  // where the others are
     case Kind::kReady: return 8;
     default: return 0;
   }
@@ -288,8 +289,10 @@ Status Inbound::on_control(const FrameHeader& header, std::span<const std::byte>
     control_.on_subscribe(*std::move(names), (header.flags & 1) != 0);
   } else if (header.kind == Kind::kUnsubscribe) {
     control_.on_unsubscribe(*std::move(names));
-  } else {
+  } else if (header.kind == Kind::kRoles) {
     control_.on_roles(*std::move(names));
+  } else {
+    control_.on_labels(*std::move(names));
   }
   return {};
 }

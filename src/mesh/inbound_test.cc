@@ -153,13 +153,13 @@ TEST(GoldenTest, EachFrameMeansWhatTheProtocolSays) {
       golden("topic") + golden("event") + golden("event_kwargs") + golden("event_named") +
       golden("event_traced") + golden("event_buffers") + golden("event_dropped") + golden("gap") +
       golden("ack") + golden("ping") + golden("subscribe") + golden("unsubscribe") +
-      golden("ready") + golden("roles") + golden("bye");
+      golden("ready") + golden("roles") + golden("labels") + golden("bye");
   ASSERT_TRUE(fate_of(stream, &heard).ok());
   const std::string body = "\x92\x07\xa2hi";
   EXPECT_THAT(heard.heard,
               ElementsAre("gap 12", "ack 41 1000000", "subscribe only task.a,task.b",
-                          "unsubscribe task.a", "ready", "roles learner", "bye true ",
-                          "event 2 task.greeting codec 1 flags 0 body " + body,
+                          "unsubscribe task.a", "ready", "roles learner", "labels gpu,left",
+                          "bye true ", "event 2 task.greeting codec 1 flags 0 body " + body,
                           "event 3 task.greeting codec 1 flags 2 body \x92\x07\x81\xa4step\x03",
                           "event 4 task.rare codec 1 flags 0 body " + body,
                           "event 5 task.greeting codec 1 flags 4 body " + body,

@@ -40,6 +40,7 @@ struct Outbound {
 
   std::set<std::string, std::less<>> subscriptions;  // of the peer
   std::set<std::string> roles;
+  std::set<std::string> task_labels;   // beside those of its launcher, which are in its identity
   std::uint64_t interest_version = 1;  // changes with subscriptions and ready
   bool ready = false;
   std::vector<bool> topics_named;  // by topic id

@@ -1,6 +1,7 @@
 #include "mesh/node.h"
 
 #include "base/deadline.h"
+#include "base/glob.h"
 #include "base/log.h"
 #include "io/crypto.h"
 #include "mesh/connection.h"
@@ -191,7 +192,8 @@ void Node::choose(OutTopic& topic, const Target& to, std::vector<LinkPtr>& targe
       case Target::Kind::kAll: return true;
       case Target::Kind::kNode: return link.peer.node == to.node;
       case Target::Kind::kLabel:
-        return label_names_node(to.pattern, link.peer.labels, link.peer.node);
+        return label_names_node(to.pattern, link.peer.labels, link.peer.node) ||
+               any_label_matches(to.pattern, link.out.task_labels);
       case Target::Kind::kRole: return link.out.roles.contains(to.pattern);
     }
     return false;
@@ -446,15 +448,18 @@ void Node::flush_links() {
 }
 
 void Node::subscribe(std::string_view topic, std::string_view event, const LoopPtr& loop) {
+  const std::lock_guard changing(subscribe_mutex_);
   if (routes_.subscribe(topic, event, loop))
     broadcast_names(Kind::kSubscribe, {std::string(topic)});
 }
 
 void Node::unsubscribe(std::string_view topic, const event::LoopCore* loop) {
+  const std::lock_guard changing(subscribe_mutex_);
   if (routes_.unsubscribe(topic, loop)) broadcast_names(Kind::kUnsubscribe, {std::string(topic)});
 }
 
 void Node::unsubscribe_all(const event::LoopCore* loop) {
+  const std::lock_guard changing(subscribe_mutex_);
   const auto gone = routes_.unsubscribe_all(loop);
   if (!gone.empty()) broadcast_names(Kind::kUnsubscribe, gone);
 }
@@ -499,6 +504,19 @@ void Node::announce_role(std::string role) {
   broadcast_names(Kind::kRoles, roles);
 }
 
+void Node::announce_labels(std::set<std::string> labels) {
+  Lock lock(mutex_);
+  if (task_labels_ == labels) return;
+  task_labels_ = std::move(labels);
+  labels_announced_ = true;
+  for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
+    if (link->out.stream == nullptr) continue;
+    // The newest: writing lets go of the lock, and another task may have begun.
+    add_names(link->out, Kind::kLabels, 0, own_labels());
+    write_some(lock, link);
+  }
+}
+
 bool Node::flushed() const {
   const auto now = reactor_.now();
   return std::ranges::all_of(link_list_, [&](const LinkPtr& link) {
@@ -509,14 +527,22 @@ bool Node::flushed() const {
   });
 }
 
-bool Node::flush(std::chrono::milliseconds deadline) {
+void Node::wake_waiters() const {
+  {
+    const Lock lock(mutex_);
+  }  // nobody is between asking and waiting
+  changed_.notify_all();
+}
+
+bool Node::flush(std::chrono::milliseconds deadline, const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] { wake_waiters(); });
   Lock lock(mutex_);
   request_flush();
+  const auto over = [&] { return closed_ || flushed() || stop.stop_requested(); };
   ++waiting_;
-  const bool done =
-      changed_.wait_until(lock, deadline_after(deadline), [this] { return closed_ || flushed(); });
+  changed_.wait_until(lock, deadline_after(deadline), over);
   --waiting_;
-  return done && flushed();
+  return flushed();
 }
 
 std::vector<PeerInfo> Node::peers() const {
@@ -526,22 +552,27 @@ std::vector<PeerInfo> Node::peers() const {
   return all;
 }
 
-bool Node::wait_for_peers(std::size_t count, std::chrono::milliseconds timeout) const {
+bool Node::wait_for_peers(std::size_t count, std::chrono::milliseconds timeout,
+                          const std::stop_token& stop) const {
+  const std::stop_callback wake(stop, [this] { wake_waiters(); });
   Lock lock(mutex_);
   const auto enough = [&] {
     std::size_t connected = 0;
     for (const auto& [id, link] : links_) connected += link->out.stream != nullptr ? 1 : 0;
-    return closed_ || connected >= count;
+    return connected >= count;
   };
+  const auto over = [&] { return closed_ || stop.stop_requested() || enough(); };
   ++waiting_;
-  const bool found = changed_.wait_until(lock, deadline_after(timeout), enough);
+  changed_.wait_until(lock, deadline_after(timeout), over);
   --waiting_;
-  return found && !closed_;
+  return !closed_ && enough();
 }
 
 PeerInfo Node::info(const Link& link) const {
-  return {link.peer.node,   link.peer.incarnation,      link.peer.labels, link.out.roles,
-          link.peer.listen, link.out.stream != nullptr, link.out.lost,    link.out.ready};
+  std::set<std::string> labels = link.peer.labels;
+  labels.insert(link.out.task_labels.begin(), link.out.task_labels.end());
+  return {link.peer.node,   link.peer.incarnation,      std::move(labels), link.out.roles,
+          link.peer.listen, link.out.stream != nullptr, link.out.lost,     link.out.ready};
 }
 
 NodeStats Node::stats() const {

@@ -26,6 +26,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -69,9 +70,12 @@ class Node {
 
   void ready();
   void announce_role(std::string role);
+  // What the tasks of this process add to the labels of its launcher, instead of what they did.
+  // They have passed check_labels().
+  void announce_labels(std::set<std::string> labels);
 
-  // Blocks until all living peers have acknowledged everything; false at the deadline.
-  bool flush(std::chrono::milliseconds deadline);
+  // Blocks until all living peers have acknowledged everything; false if it gave up.
+  bool flush(std::chrono::milliseconds deadline, const std::stop_token& stop = {});
   bool flushed() const;
 
   // Blocks: refuses new sends, flushes, says goodbye, closes. Called again it does nothing.
@@ -92,8 +96,9 @@ class Node {
   void extend_join();
 
   std::vector<PeerInfo> peers() const;
-  // Blocks until `count` peers are connected.
-  bool wait_for_peers(std::size_t count, std::chrono::milliseconds timeout) const;
+  // Blocks until `count` peers are connected; false if it gave up.
+  bool wait_for_peers(std::size_t count, std::chrono::milliseconds timeout,
+                      const std::stop_token& stop = {}) const;
   NodeStats stats() const;
 
  private:
@@ -137,6 +142,7 @@ class Node {
   void stay_close(Lock& lock, const LinkPtr& link);
   void written_or_flush_later(Lock& lock, const LinkPtr& link, bool at_once);
   void request_flush();
+  void wake_waiters() const;  // without mutex_
 
   // node_write.cc: with mutex_ held; releases it around the system call.
   void write_some(Lock& lock, const LinkPtr& link);
@@ -146,6 +152,7 @@ class Node {
   void add_names(Outbound& out, Kind kind, std::uint8_t flags,
                  const std::vector<std::string>& names);
   void add_ack(Outbound& out);
+  std::vector<std::string> own_labels() const { return {task_labels_.begin(), task_labels_.end()}; }
   void broadcast_names(Kind kind, const std::vector<std::string>& names);
 
   // Loop only.
@@ -205,6 +212,7 @@ class Node {
   Routes routes_;
   std::atomic<std::uint64_t> traced_{0};  // events that got a trace id
 
+  std::mutex subscribe_mutex_;  // before mutex_: peers hear of changes in the order they happen
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;  // acknowledgements, links, joining
   // Guarded by mutex_.
@@ -233,7 +241,9 @@ class Node {
   std::map<std::string, std::string> dial_errors_;  // by address: the last reason
   std::size_t open_connections_ = 0;                // that peers may still read from
   std::set<std::string> own_roles_;
-  std::set<int> departed_;  // node ids that left; they count as having been here
+  std::set<std::string> task_labels_;
+  bool labels_announced_ = false;  // peers may have some of ours
+  std::set<int> departed_;         // node ids that left; they count as having been here
 
   // Loop only.
   std::unique_ptr<io::Listener> listener_;

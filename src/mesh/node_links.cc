@@ -59,6 +59,12 @@ class Node::LinkControl final : public Inbound::Control {
       for (auto& role : roles) out.roles.insert(std::move(role));
     });
   }
+  void on_labels(std::vector<std::string> labels) override {
+    change([&](Outbound& out) {
+      out.task_labels = {std::make_move_iterator(labels.begin()),
+                         std::make_move_iterator(labels.end())};
+    });
+  }
   void on_gap(std::uint64_t events) override {
     const auto link = link_.lock();
     if (events == 0) return;
@@ -222,6 +228,7 @@ Status Node::resume(const LinkPtr& link, Connection& connection) {
   if (!own_roles_.empty()) {
     add_names(out, Kind::kRoles, 0, {own_roles_.begin(), own_roles_.end()});
   }
+  if (labels_announced_) add_names(out, Kind::kLabels, 0, own_labels());
   if (is_ready_ && !options_.relay) add_control(out, Kind::kReady, 0, 0, {});
   // What was consumed since the greeting is told now: perhaps nothing is left to consume.
   update_grant(*link);

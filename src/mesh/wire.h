@@ -39,6 +39,7 @@ enum class Kind : std::uint8_t {
   kReady = 0x25,
   kRoles = 0x26,
   kBye = 0x27,
+  kLabels = 0x28,
 };
 
 inline bool is_sequenced(Kind kind) {

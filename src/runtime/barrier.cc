@@ -3,6 +3,7 @@
 #include "base/deadline.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,8 @@ namespace divisi::runtime {
 namespace {
 constexpr const char* kRequest = "b_req";
 constexpr const char* kAcknowledge = "b_ack";
+// The epoch of a node that comes to no barrier any more: it has come to all of them.
+constexpr std::uint64_t kLeft = std::numeric_limits<std::uint64_t>::max();
 }  // namespace
 
 Barrier::Barrier(mesh::Node& node, EventLoop& loop) : node_(node) {
@@ -19,11 +22,11 @@ Barrier::Barrier(mesh::Node& node, EventLoop& loop) : node_(node) {
     const std::lock_guard lock(mutex_);
     const auto [heard, first] = requested_.try_emplace(from, epoch);
     // Events of a peer come in order: those before its first request were not for us.
-    if (first && is_new_) missed_ = std::max(missed_, epoch - 1);
+    if (first && is_new_ && epoch != kLeft) missed_ = std::max(missed_, epoch - 1);
     heard->second = std::max(heard->second, epoch);
     // Whoever comes to a barrier has passed the one before. Its predecessor may have died before
     // it could say so.
-    acknowledged_[from] = std::max(acknowledged_[from], epoch - 1);
+    acknowledged_[from] = std::max(acknowledged_[from], epoch == kLeft ? kLeft : epoch - 1);
     changed_.notify_all();
   });
   loop.on(kAcknowledge, [this](std::uint64_t epoch, int from) {
@@ -40,6 +43,10 @@ void Barrier::add_peer(int node, std::uint64_t incarnation) {
   const auto [known, first] = peers_.try_emplace(node, incarnation);
   if (!first && known->second == incarnation) return;
   known->second = incarnation;
+  if (const auto left = requested_.find(node); left != requested_.end() && left->second == kLeft) {
+    requested_.erase(left);
+    acknowledged_.erase(node);
+  }
   const auto reached = requested_.find(node);
   if (reached == requested_.end() || reached->second < epoch_) {
     newcomers_.insert(node);
@@ -59,18 +66,45 @@ void Barrier::remove_peer(int node) {
   changed_.notify_all();
 }
 
-void Barrier::wait(std::chrono::milliseconds timeout) {
-  const std::lock_guard turn(turn_);
+void Barrier::wait(std::chrono::milliseconds timeout, const std::stop_token& stop) {
   const auto deadline = deadline_after(timeout);
   Lock lock(mutex_);
-  newcomers_.clear();  // they hear this one from its beginning
+  await_turn(lock, deadline, stop);
+  struct Turn {
+    explicit Turn(Barrier& barrier) : of(barrier) { of.waiting_ = true; }
+    ~Turn() {
+      of.waiting_ = false;
+      of.changed_.notify_all();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    Barrier& of;
+  };
+  const Turn turn(*this);  // goes before the lock does
+  newcomers_.clear();      // they hear this one from its beginning
   bool passed = false;
   while (!passed) {
     epoch_ = std::max(epoch_ + 1, missed_ + 1);
-    passed = phase(lock, kRequest, requested_, deadline) &&
-             phase(lock, kAcknowledge, acknowledged_, deadline);
+    passed = phase(lock, kRequest, requested_, deadline, stop) &&
+             phase(lock, kAcknowledge, acknowledged_, deadline, stop);
   }
   is_new_ = false;
+}
+
+void Barrier::await_turn(Lock& lock, std::chrono::steady_clock::time_point deadline,
+                         const std::stop_token& stop) {
+  if (changed_.wait_until(lock, stop, deadline, [this] { return !waiting_; })) return;
+  const std::string text =
+      fmt::format("barrier of node {}: another one of this process is not over", node_.id());
+  if (stop.stop_requested()) throw Error(Code::kCancelled, text);
+  throw TimeoutError(text);
+}
+
+void Barrier::leave() {
+  // A full or closed link is no reason to wait: the peer hears of the end by it.
+  SendOptions options;
+  options.policy = Policy::kError;
+  static_cast<void>(say(kRequest, kLeft, options));
 }
 
 Status Barrier::say(const char* topic, std::uint64_t epoch, const SendOptions& options) {
@@ -94,11 +128,12 @@ void Barrier::repeat_to_newcomers(Lock& lock, bool acknowledged) {
 }
 
 bool Barrier::phase(Lock& lock, const char* topic, const Epochs& heard,
-                    std::chrono::steady_clock::time_point deadline) {
+                    std::chrono::steady_clock::time_point deadline, const std::stop_token& stop) {
   const std::uint64_t epoch = epoch_;
   lock.unlock();
-  throw_if_failed(say(topic, epoch, {}));
+  const Status said = say(topic, epoch, {});
   lock.lock();
+  throw_if_failed(said);
   const auto missing = [&] {
     std::string names;
     for (const auto& [peer, incarnation] : peers_) {
@@ -113,9 +148,11 @@ bool Barrier::phase(Lock& lock, const char* topic, const Epochs& heard,
     if (late()) return false;
     if (missing().empty()) return true;
     const auto something_new = [&] { return missing().empty() || late() || !newcomers_.empty(); };
-    if (changed_.wait_until(lock, deadline, something_new)) continue;
-    throw TimeoutError(
-        fmt::format("barrier {} of node {}: no word from node{}", epoch, node_.id(), missing()));
+    if (changed_.wait_until(lock, stop, deadline, something_new)) continue;
+    const std::string unheard =
+        fmt::format("barrier {} of node {}: no word from node{}", epoch, node_.id(), missing());
+    if (stop.stop_requested()) throw Error(Code::kCancelled, unheard + " when it was given up");
+    throw TimeoutError(unheard);
   }
 }
 

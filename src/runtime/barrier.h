@@ -15,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <stop_token>
 
 namespace divisi::runtime {
 
@@ -28,8 +29,11 @@ class Barrier {
   // The job has become smaller: that node is not waited for, unless it joins again.
   void remove_peer(int node);
 
-  // Throws TimeoutError naming the missing peers.
-  void wait(std::chrono::milliseconds timeout);
+  // Throws TimeoutError, or Error with kCancelled, naming the missing peers.
+  void wait(std::chrono::milliseconds timeout, const std::stop_token& stop);
+
+  // This process is asked to end: from now on nobody waits for it.
+  void leave();
 
  private:
   using Epochs = std::map<int, std::uint64_t>;  // by node: the newest heard
@@ -37,21 +41,23 @@ class Barrier {
   using Lock = std::unique_lock<std::mutex>;
   // False: the others are further than we knew. Go to the barrier that they are at.
   bool phase(Lock& lock, const char* topic, const Epochs& heard,
-             std::chrono::steady_clock::time_point deadline);
+             std::chrono::steady_clock::time_point deadline, const std::stop_token& stop);
   // What we said in this barrier so far, to those who were not there to hear it.
   void repeat_to_newcomers(Lock& lock, bool acknowledged);
+  void await_turn(Lock& lock, std::chrono::steady_clock::time_point deadline,
+                  const std::stop_token& stop);
   Status say(const char* topic, std::uint64_t epoch, const SendOptions& options);
 
   mesh::Node& node_;
-  std::mutex turn_;  // one barrier at a time in a process
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   // Guarded by mutex_.
   std::map<int, std::uint64_t> peers_;  // by node: the incarnation
   std::set<int> newcomers_;             // of them: have not heard what we said in this barrier
   Epochs requested_;
   Epochs acknowledged_;
   std::uint64_t epoch_ = 0;
+  bool waiting_ = false;      // one barrier at a time in a process
   bool is_new_ = true;        // has not passed a barrier: may be a successor or a newcomer
   std::uint64_t missed_ = 0;  // then: the last barrier that others passed without us
 };

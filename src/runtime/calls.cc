@@ -1,8 +1,11 @@
 #include "runtime/calls.h"
 
 #include "base/deadline.h"
+#include "base/either_stop.h"
 #include "base/log.h"
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -10,7 +13,9 @@ namespace divisi::runtime {
 
 namespace {
 constexpr std::string_view kReply = "call.reply";
-}
+// What a process that is asked to end gives its calls: it may want to save what they bring.
+constexpr std::chrono::milliseconds kLastAnswers{1'000};
+}  // namespace
 
 Calls::Calls(mesh::Node& node, EventLoop& loop) : node_(node) {
   loop.on(kReply, [this](std::uint64_t id, bool ok, const Value& value) {
@@ -31,7 +36,7 @@ std::uint64_t Calls::begin() {
 }
 
 Value Calls::finish(std::uint64_t id, int node, std::string_view name, const PayloadView& request,
-                    std::chrono::milliseconds timeout) {
+                    const CallOptions& wanted, const std::stop_token& interruption) {
   const std::string topic = "call." + std::string(name);
   {
     const std::lock_guard lock(mutex_);
@@ -53,15 +58,25 @@ Value Calls::finish(std::uint64_t id, int node, std::string_view name, const Pay
     forget();
     throw_if_failed(sent.with_context(fmt::format("call '{}' on node {}", name, node)));
   }
+  const EitherStop either(wanted.stop, interruption);
+  const auto deadline = deadline_after(wanted.timeout);
+  const auto done = [&] { return pending_[id].done; };
   std::unique_lock lock(mutex_);
-  const bool in_time =
-      answered_.wait_until(lock, deadline_after(timeout), [&] { return pending_[id].done; });
+  bool answered = answered_.wait_until(lock, either.token(), deadline, done);
+  if (!answered && interruption.stop_requested()) {
+    answered = answered_.wait_until(lock, wanted.stop,
+                                    std::min(deadline, deadline_after(kLastAnswers)), done);
+  }
   const Pending result = std::move(pending_[id]);
   pending_.erase(id);
   lock.unlock();
-  if (!in_time) {
-    throw TimeoutError(
-        fmt::format("call '{}' on node {}: no answer within {} ms", name, node, timeout.count()));
+  if (!answered && either.token().stop_requested()) {
+    throw Error(Code::kCancelled,
+                fmt::format("call '{}' on node {}: given up before the answer came", name, node));
+  }
+  if (!answered) {
+    throw TimeoutError(fmt::format("call '{}' on node {}: no answer within {} ms", name, node,
+                                   wanted.timeout.count()));
   }
   if (!result.ok) {
     throw Error(Code::kInternal, fmt::format("call '{}' on node {}: {}", name, node,

@@ -5,9 +5,9 @@
 #pragma once
 
 #include "divisi/event.h"
+#include "divisi/parallel.h"
 #include "mesh/node.h"
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -22,9 +22,10 @@ class Calls {
   Calls(mesh::Node& node, EventLoop& loop);
 
   std::uint64_t begin();
-  // Sends the request and waits. Throws Error, TimeoutError.
+  // Sends the request and waits; after `interruption` a second, for an answer that is under way.
+  // Throws Error, TimeoutError.
   Value finish(std::uint64_t id, int node, std::string_view name, const PayloadView& request,
-               std::chrono::milliseconds timeout);
+               const CallOptions& options, const std::stop_token& interruption);
   // Throws nothing: whoever called waits, or has gone; this node's own work is not concerned.
   void answer(int node, std::uint64_t id, bool ok, const Value& value);
 
@@ -41,7 +42,7 @@ class Calls {
 
   mesh::Node& node_;
   std::mutex mutex_;
-  std::condition_variable answered_;
+  std::condition_variable_any answered_;
   // Guarded by mutex_.
   std::uint64_t next_ = 1;
   std::map<std::uint64_t, Pending> pending_;

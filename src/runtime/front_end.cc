@@ -123,7 +123,7 @@ std::uint64_t FrontEnd::begin_call() {
 
 Value FrontEnd::finish_call(std::uint64_t call, int node_id, std::string_view name,
                             const PayloadView& request, std::chrono::milliseconds timeout) {
-  return Parallel::instance().finish_call(call, node_id, name, request, timeout);
+  return Parallel::instance().finish_call(call, node_id, name, request, {.timeout = timeout});
 }
 
 void FrontEnd::answer(int node_id, std::uint64_t call, bool ok, const Value& value) {

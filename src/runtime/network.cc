@@ -1,6 +1,7 @@
 #include "runtime/network.h"
 
 #include "base/log.h"
+#include "mesh/node_labels.h"
 #include "runtime/progress_reporter.h"
 #include "runtime/task_core.h"
 #include "runtime/worker.h"
@@ -163,6 +164,7 @@ Status Network::activate(const WorkerConfig& config) {
   for (const auto& peer : job.node->peers()) job.barrier->add_peer(peer.node, peer.incarnation);
   active_.store(&job);
   joining_.store(nullptr);
+  if (finish_requested_.load()) job.interruption.request_stop();
   return {};
 }
 
@@ -179,6 +181,7 @@ void Network::peer_changed(Membership& job, mesh::PeerChange change, const mesh:
   const auto& linked = job.config.linked_nodes;
   const bool hub = job.config.topology == Topology::kStar && job.config.local_id > 0 &&
                    std::ranges::find(linked, peer.node) != linked.end();
+  if (change == PeerChange::kBack && hub) job.hub_lost.store(false);
   if (change == PeerChange::kLost && hub && job.config.finish_on_hub_lost) {
     log::warning("lost the hub, node {}: finishing", peer.node);
     job.hub_lost.store(true);
@@ -190,6 +193,7 @@ void Network::deactivate(bool) {
   const std::lock_guard lock(mutex_);
   Membership* const job = active_.exchange(nullptr);
   if (job == nullptr) return;
+  if (finish_requested_.load()) job->barrier->leave();
   leave(*job, kCloseDeadline);
   flush_progress(kProgressDeadline);
   job->events.stop_noexcept();
@@ -210,7 +214,10 @@ void Network::request_finish() {
   finish_requested_.store(true);
   if (Membership* const joining = joining_.load()) joining->node->cancel_join();
   Membership* const job = membership();
-  if (job != nullptr) finish_tasks(*job);
+  if (job == nullptr) return;
+  TaskCore::interrupt_all(*this);
+  finish_tasks(*job);  // for listeners of `finish`
+  job->interruption.request_stop();
 }
 
 void Network::finish_tasks(Membership& job) {
@@ -292,6 +299,22 @@ void Network::announce_role(std::string role) {
   if (Membership* const job = membership()) job->node->announce_role(std::move(role));
 }
 
+void Network::announce_labels(const void* task, std::set<std::string> labels) {
+  Membership* const job = membership();
+  if (job == nullptr) return;
+  const std::lock_guard lock(
+      job->labels_mutex);  // until they are told: the last word is the newest
+  job->task_labels.erase(task);
+  if (!labels.empty()) job->task_labels.emplace(task, std::move(labels));
+  std::set<std::string> all;
+  for (const auto& [owner, of_task] : job->task_labels) all.insert(of_task.begin(), of_task.end());
+  if (const Status status = mesh::check_labels(all); !status.ok()) {
+    log::warning("the labels of the tasks stay unknown to the peers: {}", status.message());
+    return;
+  }
+  job->node->announce_labels(std::move(all));
+}
+
 bool Network::interrupted() const {
   return is_active() && finish_requested_.load();
 }
@@ -303,7 +326,7 @@ bool Network::must_finish() const {
 
 bool Network::will_retry() const {
   const Membership* const job = membership();
-  if (job == nullptr || !job->config.auto_recover) return false;
+  if (job == nullptr || !job->config.auto_recover || finish_requested_.load()) return false;
   const int limit = job->config.max_retries;
   return limit == kUnlimitedRetries || job->retries.load() < limit;
 }

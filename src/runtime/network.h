@@ -11,8 +11,12 @@
 #include "runtime/worker_config.h"
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <stop_token>
+#include <string>
 #include <vector>
 
 namespace divisi::runtime {
@@ -27,12 +31,16 @@ class Network final : public Router {
     std::atomic<int> retries{0};  // written between two attempts
     EventLoop events{"router"};   // listeners of Parallel::on
     EventLoop internal{"router.internal"};
+    std::mutex listeners_mutex;  // makes a change of `events` and of what peers know of it one
     std::unique_ptr<mesh::Node> node;
     std::unique_ptr<Calls> calls;
     std::unique_ptr<Barrier> barrier;
     std::unique_ptr<JobFollower> follower;  // loop only; null outside of a DIJob
     std::atomic<bool> complete{false};      // set once all of the above are there
-    std::atomic<bool> hub_lost{false};      // and hub_lost says finish: for tasks not yet started
+    std::mutex labels_mutex;
+    std::map<const void*, std::set<std::string>> task_labels;  // guarded by labels_mutex
+    std::stop_source interruption;      // requested when this process is asked to end
+    std::atomic<bool> hub_lost{false};  // and hub_lost says finish: for tasks not yet started
   };
 
   static Network& instance();
@@ -71,6 +79,7 @@ class Network final : public Router {
   void ready() override;
   bool flush(std::chrono::milliseconds deadline) override;
   void announce_role(std::string role) override;
+  void announce_labels(const void* task, std::set<std::string> labels) override;
   bool will_retry() const override;
   bool interrupted() const override;
   bool must_finish() const override;

@@ -1,5 +1,6 @@
 #include "divisi/parallel.h"
 
+#include "base/either_stop.h"
 #include "base/glob.h"
 #include "base/log.h"
 #include "divisi/detail/front_end.h"
@@ -20,6 +21,7 @@ namespace {
 
 using runtime::Network;
 
+// Once a call, for main may end between two: what is there then stays, and only refuses.
 Network::Membership* job() {
   return Network::instance().membership();
 }
@@ -106,7 +108,8 @@ int Parallel::local_id() const {
   return Network::instance().local_id();
 }
 int Parallel::n_parallel_workers() const {
-  return job() == nullptr ? 0 : job()->config.n_workers;
+  const auto* const active = job();
+  return active == nullptr ? 0 : active->config.n_workers;
 }
 std::set<std::string> Parallel::labels() const {
   return Network::instance().labels();
@@ -115,16 +118,20 @@ std::string Parallel::mq_type() const {
   return is_active() ? "nng" : "";
 }
 std::string Parallel::address() const {
-  return job() == nullptr ? "" : job()->node->address();
+  const auto* const active = job();
+  return active == nullptr ? "" : active->node->address();
 }
 bool Parallel::auto_recover() const {
-  return job() != nullptr && job()->config.auto_recover;
+  const auto* const active = job();
+  return active != nullptr && active->config.auto_recover;
 }
 int Parallel::max_retries() const {
-  return job() == nullptr ? -1 : job()->config.max_retries;
+  const auto* const active = job();
+  return active == nullptr ? -1 : active->config.max_retries;
 }
 int Parallel::retries() const {
-  return job() == nullptr ? 0 : job()->retries.load();
+  const auto* const active = job();
+  return active == nullptr ? 0 : active->retries.load();
 }
 int Parallel::get_attach_to_len() const {
   return Network::instance().attach_to_count();
@@ -137,6 +144,7 @@ ListenerId Parallel::add(std::string_view event, std::unique_ptr<detail::Listene
     throw UsageError(fmt::format(
         "router.on('{}'): this process is not part of a job; call it inside main", event));
   }
+  const std::lock_guard lock(active->listeners_mutex);
   const ListenerId id = active->events.add(event, std::move(listener), options, once);
   // Reports about peers are made here: no peer may send them.
   if (!mesh::is_peer_change(event)) active->node->subscribe(event, event, active->events.core());
@@ -146,6 +154,7 @@ ListenerId Parallel::add(std::string_view event, std::unique_ptr<detail::Listene
 void Parallel::off(std::string_view pattern) {
   auto* const active = job();
   if (active == nullptr) return;
+  const std::lock_guard lock(active->listeners_mutex);
   const auto before = active->events.events();
   active->events.off(pattern);
   for (const auto& event : before) {
@@ -158,6 +167,7 @@ void Parallel::off(std::string_view pattern) {
 void Parallel::off(std::string_view pattern, ListenerId id) {
   auto* const active = job();
   if (active == nullptr) return;
+  const std::lock_guard lock(active->listeners_mutex);
   const auto before = active->events.events();
   active->events.off(pattern, id);
   for (const auto& event : before) {
@@ -178,34 +188,49 @@ void Parallel::send(std::string_view topic, const PayloadView& payload,
 
 std::vector<PeerInfo> Parallel::peers() const {
   std::vector<PeerInfo> all;
-  if (job() == nullptr) return all;
-  for (const auto& peer : job()->node->peers()) {
+  const auto* const active = job();
+  if (active == nullptr) return all;
+  for (const auto& peer : active->node->peers()) {
     all.push_back(
         {peer.node, peer.labels, peer.roles, peer.listen, peer.connected, peer.lost, peer.ready});
   }
   return all;
 }
 
-bool Parallel::wait_for_peers(std::size_t count, std::chrono::milliseconds timeout) const {
-  return job() != nullptr && job()->node->wait_for_peers(count, timeout);
+bool Parallel::wait_for_peers(std::size_t count, std::chrono::milliseconds timeout,
+                              const std::stop_token& stop) const {
+  const auto* const active = job();
+  if (active == nullptr) return false;
+  const EitherStop either(stop, active->interruption.get_token());
+  return active->node->wait_for_peers(count, timeout, either.token());
 }
 
 void Parallel::ready() {
   Network::instance().ready();
 }
 
-bool Parallel::flush(std::chrono::milliseconds timeout) {
-  return Network::instance().flush(timeout);
+bool Parallel::flush(std::chrono::milliseconds timeout, const std::stop_token& stop) {
+  auto* const active = job();
+  return active == nullptr || active->node->flush(timeout, stop);
 }
 
-void Parallel::barrier(std::chrono::milliseconds timeout) {
-  if (auto* const active = job()) active->barrier->wait(timeout);
+void Parallel::barrier(std::chrono::milliseconds timeout, const std::stop_token& stop) {
+  auto* const active = job();
+  if (active == nullptr) return;
+  const EitherStop either(stop, active->interruption.get_token());
+  try {
+    active->barrier->wait(timeout, either.token());
+  } catch (const Error&) {
+    if (interrupted()) active->barrier->leave();
+    throw;
+  }
 }
 
 RouterStats Parallel::stats() const {
   RouterStats all;
-  if (job() == nullptr) return all;
-  const mesh::NodeStats stats = job()->node->stats();
+  const auto* const active = job();
+  if (active == nullptr) return all;
+  const mesh::NodeStats stats = active->node->stats();
   for (const auto& peer : stats.peers) {
     all.peers.push_back({peer.node, peer.sent, peer.received, peer.resent, peer.dropped, peer.lost,
                          peer.gaps, peer.reconnects, peer.queued_bytes, peer.unacknowledged,
@@ -226,10 +251,11 @@ std::uint64_t Parallel::begin_call() {
 }
 
 Value Parallel::finish_call(std::uint64_t id, int node_id, std::string_view name,
-                            const PayloadView& request, std::chrono::milliseconds timeout) {
+                            const PayloadView& request, const CallOptions& options) {
   auto* const active = job();
   if (active == nullptr) throw Error(Code::kClosed, "router.call: the job has ended");
-  return active->calls->finish(id, node_id, name, request, timeout);
+  return active->calls->finish(id, node_id, name, request, options,
+                               active->interruption.get_token());
 }
 
 void Parallel::answer(int node_id, std::uint64_t id, bool ok, const Value& value) {

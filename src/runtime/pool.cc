@@ -1,9 +1,12 @@
 #include "runtime/pool.h"
 
 #include "base/deadline.h"
+#include "base/log.h"
 #include "base/status.h"
+#include "runtime/worker.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace divisi::runtime {
@@ -14,8 +17,25 @@ thread_local const void* current_pool = nullptr;
 }  // namespace
 
 Pool::Pool(int threads) : shared_(std::make_shared<Shared>()) {
-  shared_->running = threads;
-  for (int i = 0; i < threads; ++i) threads_.emplace_back(&Pool::work, shared_);
+  try {
+    for (int i = 0; i < threads; ++i) {
+      {
+        const std::lock_guard lock(shared_->mutex);
+        ++shared_->running;
+      }
+      threads_.emplace_back(&Pool::work, shared_);
+    }
+  } catch (const std::system_error& error) {
+    {
+      const std::lock_guard lock(shared_->mutex);
+      --shared_->running;
+    }
+    close();
+    for (std::thread& thread : threads_) thread.join();
+    throw Error(Code::kUnavailable,
+                fmt::format("n_async_workers={}: the system gives only {} threads: {}", threads,
+                            threads_.size(), error.code().message()));
+  }
 }
 
 Pool::~Pool() {
@@ -78,12 +98,21 @@ bool Pool::join(std::chrono::milliseconds deadline) {
 
 struct JobGroup::Ticket {
   std::function<void()> job;
+  std::uint64_t batch = 0;
 };
+
+namespace {
+void log_further(const std::exception_ptr& failure) {
+  if (failure == nullptr) return;
+  log::error("another job of the task failed: {}", describe_exception(failure));
+}
+}  // namespace
 
 bool JobGroup::submit(Pool& pool, std::function<void()> job) {
   auto ticket = std::make_shared<Ticket>(Ticket{std::move(job)});
   {
     const std::lock_guard lock(mutex_);
+    ticket->batch = batch_;
     unstarted_.push_back(ticket);
     ++pending_;
   }
@@ -115,9 +144,20 @@ void JobGroup::run(Ticket& ticket) {
   {
     const std::lock_guard lock(mutex_);
     --pending_;
-    if (failure_ == nullptr) failure_ = std::move(failure);
+    if (failure_ == nullptr && ticket.batch == batch_) failure_ = std::exchange(failure, nullptr);
     changed_.notify_all();
   }
+  log_further(failure);
+}
+
+void JobGroup::settle() {
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(mutex_);
+    ++batch_;
+    failure = std::exchange(failure_, nullptr);
+  }
+  log_further(failure);
 }
 
 std::exception_ptr JobGroup::wait_for_all_or_failure() {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -59,7 +60,7 @@ class JobGroup : public std::enable_shared_from_this<JobGroup> {
   bool submit(Pool& pool, std::function<void()> job);
 
   // Waits until every job has ended, or one has failed. Null: none failed. A failure is handed
-  // out once.
+  // out once; further ones before that are logged.
   std::exception_ptr wait_for_all_or_failure();
 
   // Waits until every job has ended; the first failure, or null. On a thread of `pool` it runs
@@ -69,6 +70,10 @@ class JobGroup : public std::enable_shared_from_this<JobGroup> {
   // Forgets the jobs that have not started: nobody will wait for them.
   void abandon();
 
+  // What was submitted so far failed as a whole, and that was told: whatever else of it fails is
+  // logged, and is not handed out. Jobs that run are still waited for.
+  void settle();
+
  private:
   struct Ticket;
   void run(Ticket& ticket);
@@ -77,6 +82,7 @@ class JobGroup : public std::enable_shared_from_this<JobGroup> {
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Ticket>> unstarted_;  // guarded by mutex_, as all below
   std::size_t pending_ = 0;
+  std::uint64_t batch_ = 0;  // of what is submitted now; settle() ends one
   std::exception_ptr failure_;
 };
 

@@ -1,9 +1,13 @@
 #include "runtime/pool.h"
 
+#include "divisi/error.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <future>
+#include <pthread.h>
 #include <stdexcept>
 
 namespace divisi::runtime {
@@ -59,6 +63,39 @@ TEST(PoolTest, AGroupHandsOutItsFirstFailureWhileOthersStillRun) {
   EXPECT_THROW(std::rethrow_exception(failure), std::runtime_error);
   release.set_value();
   EXPECT_EQ(group->wait_for_all_or_failure(), nullptr);
+  pool.close();
+  EXPECT_TRUE(pool.join(10s));
+}
+
+TEST(PoolTest, ThreadsThatTheSystemDoesNotGiveAreAnError) {
+  pthread_attr_t usual;
+  pthread_attr_t impossible;
+  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(::pthread_getattr_default_np(&impossible), 0);
+  ASSERT_EQ(::pthread_attr_setstacksize(&impossible, std::size_t{1} << 47), 0);
+  ASSERT_EQ(::pthread_setattr_default_np(&impossible), 0);
+  EXPECT_THAT([] { const Pool pool(3); }, ::testing::ThrowsMessage<Error>(::testing::HasSubstr(
+                                              "n_async_workers=3: the system gives only 0")));
+  ASSERT_EQ(::pthread_setattr_default_np(&usual), 0);
+  ::pthread_attr_destroy(&usual);
+  ::pthread_attr_destroy(&impossible);
+}
+
+TEST(PoolTest, AfterAGroupIsSettledWhatElseOfItFailsIsNotHandedOut) {
+  Pool pool(2);
+  const auto group = std::make_shared<JobGroup>();
+  std::promise<void> release;
+  group->submit(pool, [&] {
+    release.get_future().wait();
+    throw std::runtime_error("later");
+  });
+  group->submit(pool, [] { throw std::runtime_error("failed"); });
+  EXPECT_NE(group->wait_for_all_or_failure(), nullptr);
+  group->settle();
+  release.set_value();
+  EXPECT_EQ(group->wait_for_all(pool), nullptr);
+  group->submit(pool, [] { throw std::runtime_error("of the next"); });
+  EXPECT_NE(group->wait_for_all(pool), nullptr);
   pool.close();
   EXPECT_TRUE(pool.join(10s));
 }

@@ -44,6 +44,9 @@ class Router {
 
   virtual void announce_role(std::string role) = 0;
 
+  // Directed events find this node by these labels too, instead of those the same task gave before.
+  virtual void announce_labels(const void* task, std::set<std::string> labels) = 0;
+
   // True once this process was asked to end, by a signal or by its launcher: nobody is to wait on.
   virtual bool interrupted() const { return false; }
 

@@ -1,6 +1,7 @@
 #include "runtime/task_core.h"
 
 #include "divisi/error.h"
+#include "mesh/node_labels.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +15,7 @@
 namespace divisi::runtime {
 namespace {
 
-// The tasks of this process, for the moment after a fork.
+// The tasks of this process, for the moment after a fork and for a signal.
 struct Tasks {
   std::mutex mutex;
   std::set<TaskCore*> all;
@@ -48,6 +49,21 @@ TaskCore::~TaskCore() {
   Tasks& tasks = Tasks::instance();
   const std::lock_guard lock(tasks.mutex);
   tasks.all.erase(this);
+}
+
+void TaskCore::interrupt_all(const Router& router) {
+  std::vector<std::shared_ptr<Session>> running;
+  {
+    Tasks& tasks = Tasks::instance();
+    const std::lock_guard lock(tasks.mutex);
+    for (const TaskCore* const task : tasks.all) {
+      const std::lock_guard of_task(task->mutex_);
+      if (&task->router == &router && task->current.load() != nullptr) {
+        running.push_back(task->latest_);
+      }
+    }
+  }
+  for (const auto& session : running) session->interrupt();
 }
 
 void TaskCore::forked() noexcept {
@@ -96,10 +112,12 @@ std::uint64_t TaskCore::start(StartOptions options) {
 }
 
 std::uint64_t TaskCore::begin(StartOptions options, bool implicit) {
-  if (options.n_async_workers < 1) {
-    throw UsageError(
-        fmt::format("n_async_workers must be at least 1, not {}", options.n_async_workers));
+  constexpr int kMostWorkers = 4096;
+  if (options.n_async_workers < 1 || options.n_async_workers > kMostWorkers) {
+    throw UsageError(fmt::format("n_async_workers must be 1 to {}, not {}", kMostWorkers,
+                                 options.n_async_workers));
   }
+  throw_if_failed(mesh::check_labels(options.labels));
   std::vector<std::shared_ptr<Session>> freed;
   std::shared_ptr<Session> session;
   {

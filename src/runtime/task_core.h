@@ -38,6 +38,9 @@ class TaskCore {
   // so that the next main begins as the first did. Throws as stop() does.
   void main_ended(bool failed);
   static TaskCore& of_process();
+  // The process is asked to end: every task on that router finishes after this iteration, and its
+  // waits end. At once, however much the task's loop still has to do.
+  static void interrupt_all(const Router& router);
   // In a child of fork(): the session stays with the parent, its threads are not here. The task is
   // not running, and may be started anew.
   void forked() noexcept;

@@ -48,9 +48,6 @@ void Session::listen_to_finish() {
       log::warning("a peer ended by a failure and asked this task to finish");
     }
     session->set_finish(args.size() == 0 || args[0].as<bool>());
-    if (session->router.interrupted()) {
-      session->loop.core()->wake_waiters(event::WakeReason::kStopped);
-    }
   });
   subscribe(kFinishEvent);
 }
@@ -60,9 +57,21 @@ void Session::set_finish(bool finish) {
   if (finish) loop.core()->wake_waiters(event::WakeReason::kFinish);
 }
 
+void Session::interrupt() {
+  if (!distributed) return;
+  set_finish(true);
+  loop.core()->wake_waiters(event::WakeReason::kStopped);
+}
+
 void Session::subscribe(std::string_view event) {
   if (!distributed) return;
   const Topic topic(event);
+  {
+    const std::lock_guard lock(mutex_);
+    if (subscribed_.contains(event)) return;
+  }
+  // The set and the router change together, or an off() at the same time could have the last word.
+  const std::lock_guard subscribing(subscribe_mutex_);
   {
     const std::lock_guard lock(mutex_);
     if (!subscribed_.emplace(event).second) return;
@@ -113,6 +122,7 @@ void Session::off_function(std::string_view pattern, const void* function) {
 
 void Session::unsubscribe_unheard(std::string_view pattern) {
   if (!distributed) return;
+  const std::lock_guard subscribing(subscribe_mutex_);
   std::vector<std::string> unheard;
   {
     const std::lock_guard lock(mutex_);

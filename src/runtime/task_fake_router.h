@@ -71,6 +71,9 @@ class FakeRouter final : public Router {
     return true;
   }
   void announce_role(std::string role) override { announced_role = std::move(role); }
+  void announce_labels(const void*, std::set<std::string> labels) override {
+    announced_labels = std::move(labels);
+  }
   bool will_retry() const override { return retries_left; }
 
   std::vector<Sent> sent() const {
@@ -109,6 +112,7 @@ class FakeRouter final : public Router {
   std::atomic<int> ready_calls{0};
   std::atomic<int> flushes{0};
   std::string announced_role;
+  std::set<std::string> announced_labels;
 
  private:
   struct Subscription {

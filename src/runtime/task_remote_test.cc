@@ -297,7 +297,7 @@ TEST_F(TaskRemoteTest, TargetAndPolicyReachTheRouter) {
   EXPECT_EQ(local, 1) << "only the emit that meant node 0";
 }
 
-TEST_F(TaskRemoteTest, ALabelMeansThisNodeIfPeersCouldMeanItByThat) {
+TEST_F(TaskRemoteTest, ALabelOfTheTaskMeansThisNode) {
   std::vector<std::string> heard;
   {
     const auto running0 = node0_.start({.async_mode = true, .labels = {"own"}});
@@ -307,7 +307,41 @@ TEST_F(TaskRemoteTest, ALabelMeansThisNodeIfPeersCouldMeanItByThat) {
     }
   }
   EXPECT_EQ(router0_.sent("task.e").size(), 5u);
-  EXPECT_THAT(heard, ::testing::ElementsAre("node.0", "distributed"));
+  EXPECT_THAT(heard, ::testing::ElementsAre("own", "async", "node.0", "distributed"));
+}
+
+TEST_F(TaskRemoteTest, WhoListensWhileAnotherStopsIsSubscribed) {
+  const auto running0 = node0_.start();
+  ListenerId last = node0_.on("e", [] {});
+  for (int round = 0; round < 2'000; ++round) {
+    std::thread other([&] { node0_.off("e", last); });
+    const ListenerId next = node0_.on("e", [] {});
+    other.join();
+    ASSERT_EQ(router0_.subscriptions("task.e"), 1u) << round;
+    last = next;
+  }
+}
+
+TEST_F(TaskRemoteTest, LabelsAreAnnouncedForTheLifeOfTheTask) {
+  using ::testing::ElementsAre;
+  using ::testing::IsEmpty;
+  {
+    const auto running0 = node0_.start({.async_mode = true, .labels = {"own"}});
+    EXPECT_THAT(router0_.announced_labels, ElementsAre("async", "own"));
+  }
+  EXPECT_THAT(router0_.announced_labels, IsEmpty());
+}
+
+TEST_F(TaskRemoteTest, LabelsAndRolesThatCannotTravelAreRefused) {
+  const std::string longest(255, 'x');
+  EXPECT_THAT([&] { static_cast<void>(node0_.start({.labels = {longest + "x"}})); },
+              ThrowsMessage<Error>(HasSubstr("1 to 255 bytes, not 256")));
+  EXPECT_THAT([&] { static_cast<void>(node0_.start({.labels = {""}})); },
+              ThrowsMessage<Error>(HasSubstr("1 to 255 bytes, not 0")));
+  const auto running0 = node0_.start({.labels = {longest}});
+  EXPECT_THAT([&] { node0_.add_role(longest + "x"); },
+              ThrowsMessage<UsageError>(HasSubstr("1 to 255 bytes, not 256")));
+  node0_.add_role(longest);
 }
 
 TEST_F(TaskRemoteTest, AnErrorOfTheRouterLeavesTheEmit) {

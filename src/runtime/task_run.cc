@@ -260,6 +260,7 @@ void Session::run(std::int64_t max_step) {
     discard_suspended();
   } catch (...) {
     discard_suspended();
+    steps_->settle();
     throw;
   }
 }

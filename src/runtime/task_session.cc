@@ -3,7 +3,6 @@
 #include "base/deadline.h"
 #include "base/log.h"
 #include "divisi/error.h"
-#include "mesh/node_labels.h"
 #include "runtime/labels.h"
 
 #include <fmt/format.h>
@@ -32,6 +31,7 @@ Session::~Session() = default;
 
 void Session::start() {
   if (!distributed) return;
+  announce_labels();
   listen_to_finish();
   // One that came before was heard by nobody.
   if (router.must_finish()) set_finish(true);
@@ -129,6 +129,12 @@ std::set<std::string> Session::initial_labels() const {
   return labels;
 }
 
+void Session::announce_labels() {
+  std::set<std::string> labels = options.labels;
+  if (options.async_mode) labels.insert("async");
+  if (!labels.empty()) router.announce_labels(this, std::move(labels));
+}
+
 std::set<std::string> Session::labels() const {
   const std::lock_guard lock(mutex_);
   return labels_;
@@ -145,6 +151,10 @@ std::set<std::string> Session::roles() const {
 }
 
 void Session::add_role(std::string_view role) {
+  constexpr std::size_t kLongestRole = 255;
+  if (role.empty() || role.size() > kLongestRole) {
+    throw UsageError(fmt::format("a role has 1 to {} bytes, not {}", kLongestRole, role.size()));
+  }
   {
     const std::lock_guard lock(mutex_);
     roles_.emplace(role);
@@ -162,10 +172,7 @@ bool Session::is_meant(const Target& target) const {
   switch (target.kind) {
     case Target::Kind::kAll: return true;
     case Target::Kind::kNode: return distributed && target.node == router.node_id();
-    case Target::Kind::kLabel:
-      // By what peers know of a node, or an emit would mean another set of nodes on each of them.
-      return distributed ? mesh::label_names_node(target.pattern, router.labels(), router.node_id())
-                         : match_labels(target.pattern);
+    case Target::Kind::kLabel: return match_labels(target.pattern);
     case Target::Kind::kRole: {
       const std::lock_guard lock(mutex_);
       return roles_.contains(target.pattern);

@@ -102,6 +102,7 @@ class Session : public std::enable_shared_from_this<Session> {
   event::WaitResult wait(std::string_view event, event::WaitSpec spec);
   void send(std::string_view event, const PayloadView& payload, const SendOptions& options);
   void set_finish(bool finish);
+  void interrupt();  // the process is asked to end
 
   // --- end ---
   // The first call does the work and returns what went wrong, if anything; see Task::stop.
@@ -141,6 +142,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void subscribe(std::string_view event);
   void unsubscribe_unheard(std::string_view pattern);
   std::set<std::string> initial_labels() const;
+  void announce_labels();
   void run_finish_hooks(std::exception_ptr& first);
   void tell_finish(bool failed);
   void join_pool();
@@ -150,6 +152,9 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::shared_ptr<JobGroup> steps_;            // what sync() waits for
   std::recursive_mutex own_mutex_;                   // Lock(true); recursive, as wrapped steps nest
   std::mutex submit_mutex_;  // before mutex_: makes a forward's number and its submission one step
+
+  std::mutex
+      subscribe_mutex_;  // before mutex_: makes a change of subscribed_ and of the router one
 
   mutable std::mutex mutex_;
   // Guarded by mutex_; never held while user code runs.

@@ -46,7 +46,9 @@ std::exception_ptr Session::stop(bool failed) {
   });
   attempt(first, [&] { join_pool(); });
   attempt(first, [&] {
-    if (distributed) router.unsubscribe_all(loop.core().get());
+    if (!distributed) return;
+    router.unsubscribe_all(loop.core().get());
+    router.announce_labels(this, {});
   });
   clear();
   return first;

@@ -306,6 +306,26 @@ TEST_F(TaskTest, A012AFailureInAsyncModeEndsAnEndlessWait) {
   EXPECT_EQ(task_.ctx().total_step, 0);
 }
 
+TEST_F(TaskTest, ASecondFailureOfAnAsyncRunIsNotOneOfTheNextRun) {
+  const auto running = task_.start(with_list(true, 2));
+  std::promise<void> first_run_ended;
+  auto ended = first_run_ended.get_future().share();
+  bool fails = true;
+  task_.use([&](Context&) {
+    if (!fails) return;
+    ended.wait();
+    throw std::runtime_error("second");
+  });
+  task_.use([&](Context&) {
+    if (fails) throw std::runtime_error("first");
+  });
+  EXPECT_THROW(task_.run(1), std::runtime_error);
+  first_run_ended.set_value();
+  EXPECT_NO_THROW(task_.sync()) << "which joins it";
+  fails = false;
+  EXPECT_NO_THROW(task_.run(2));
+}
+
 TEST_F(TaskTest, A013NoBackwardPartRunsWhenAForwardPartThrows) {
   Trace trace;
   struct Guard {

@@ -2,6 +2,7 @@
 
 #include "divisi/export.h"
 #include "io/crypto.h"
+#include "mesh/node_labels.h"
 #include "runtime/secret_file.h"
 
 #include <algorithm>
@@ -195,7 +196,7 @@ Status check_common(const PlanOptions& options) {
   if (options.startup_interval.count() < 0) {
     return {Code::kInvalid, "startup_interval is negative"};
   }
-  return {};
+  return mesh::check_labels(common.labels);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <thread>
 
 namespace {
@@ -89,6 +90,34 @@ DIVISI_MAIN(one_has_a_barrier_less)
 
 TEST(BarrierMiddlewareTest, A105_who_is_missing_is_named) {
   Parallel::runner({.n_parallel_workers = 4, .log_level = "error"})(one_has_a_barrier_less);
+}
+
+// Node 1 never comes.
+void wait_for_the_other(const Arguments& args) {
+  const auto running = task.start();
+  jobs::append_line(args.at(0), "waiting", "x");
+  if (Parallel::instance().node_id() == 0) {
+    task.use(divisi::barrier(10min));
+    task.run();
+  } else {
+    task.wait_for("never", {.wake_on_finish = false});
+  }
+  jobs::append_line(args.at(0), "ended", "x");
+}
+DIVISI_MAIN(wait_for_the_other)
+
+LAUNCHER(one_waits_at_a_barrier) {
+  return Parallel::runner({.n_parallel_workers = 2, .grace = 10min})
+      .run(wait_for_the_other, {args.at(0)});
+}
+
+TEST(BarrierMiddlewareTest, A_signal_ends_it_and_the_run) {
+  const Folder folder;
+  jobs::Launched job("one_waits_at_a_barrier", {folder.path()});
+  ASSERT_TRUE(jobs::eventually([&] { return jobs::count_lines(folder.path(), "waiting") == 2; }));
+  job.kill(SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGTERM);
+  EXPECT_EQ(jobs::count_lines(folder.path(), "ended"), 2u) << job.output();
 }
 
 TEST(BarrierMiddlewareTest, Without_a_job_it_does_nothing) {

@@ -314,6 +314,31 @@ void work() {
 }
 DIVISI_MAIN(work)
 
+// Each names itself when it starts its task.
+void answer_to_a_label() {
+  const int node = task.router().node_id();
+  Gathered<int> present;
+  Gathered<int> named;
+  const auto running =
+      task.start({.labels = {node % 2 == 0 ? "even" : "odd", "is." + std::to_string(node)}});
+  task.on("present", [&] { present.add(1); });
+  task.on("named", [&](int n) { named.add(n); });
+  task.emit("present", only_remote);  // behind the labels
+  demand(present.wait_for(2), "all are there");
+  task.emit("named", Target::to_label("odd"), node);
+  task.emit("named", Target::to_label("is.[02]"), 10 + node);
+  task.emit("named", Target::to_label("nobody"), 100 + node);
+  demand(named.wait_for(3), "from each");
+  for (const int n : named.values()) demand(n / 10 == (node == 1 ? 0 : 1), std::to_string(n));
+  task.router().barrier(kSoon);  // nobody's labels go before all were found by them
+}
+DIVISI_MAIN(answer_to_a_label)
+
+TEST(DirectedEventsTest, Labels_of_a_task_name_its_node) {
+  Parallel::runner({.n_parallel_workers = 3, .topology = "mesh", .log_level = "error"})(
+      answer_to_a_label);
+}
+
 LAUNCHER(labelled) {
   return Parallel::runner({.n_parallel_workers = 3,
                            .attach_to = {args.at(0)},

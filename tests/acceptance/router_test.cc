@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <functional>
+#include <stop_token>
 #include <thread>
 
 namespace {
@@ -152,6 +154,50 @@ TEST(BarrierTimeoutTest, The_longest_timeouts_are_long) {
   auto options = workers(2);
   options.join_timeout = options.send_timeout = std::chrono::milliseconds::max();
   Parallel::runner(options)(wait_as_long_as_it_takes);
+}
+
+// Node 1 is there, but it does not come, and answers too late.
+void give_up(const Arguments& args) {
+  const std::string& folder = args.at(0);
+  if (router().node_id() == 1) {
+    router().serve("slow", [&] { jobs::wait_for_note(folder, "over"); });
+    jobs::note(folder, "serving", "x");
+    jobs::wait_for_note(folder, "over");
+    return;
+  }
+  jobs::wait_for_note(folder, "serving");
+  for (const bool before : {true, false}) {
+    const auto given_up = [&](const std::function<void(const std::stop_token&)>& wait) {
+      std::stop_source source;
+      if (before) source.request_stop();
+      const std::jthread meanwhile([&] { source.request_stop(); });
+      wait(source.get_token());
+    };
+    const auto cancelled = [&](const std::function<void(const std::stop_token&)>& wait) {
+      try {
+        given_up(wait);
+      } catch (const divisi::Error& error) {
+        demand(error.code() == divisi::Code::kCancelled, error.what());
+        return std::string(error.what());
+      }
+      return std::string("no error");
+    };
+    demand_text(cancelled([](auto& stop) { router().barrier(kSoon, stop); }),
+                "no word from node 1 when it was given up");
+    demand_text(cancelled([](auto& stop) {
+                  router().call<void>(1, "slow", {.timeout = kSoon, .stop = stop});
+                }),
+                "call 'slow' on node 1: given up");
+    given_up([](auto& stop) { demand(!router().wait_for_peers(2, kSoon, stop), "one is there"); });
+    given_up([](auto& stop) { demand(router().wait_for_peers(1, kSoon, stop), "who is there"); });
+  }
+  jobs::note(folder, "over", "x");
+}
+DIVISI_MAIN(give_up)
+
+TEST(GiveUpTest, A_stop_token_ends_every_wait_of_the_router) {
+  const Folder folder;
+  Parallel::runner(workers(2))(give_up, {folder.path()});
 }
 
 // --- calls ---

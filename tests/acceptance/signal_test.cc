@@ -54,6 +54,134 @@ TEST_P(SignalTest, A_wait_that_finish_does_not_end_ends_by_a_signal) {
   }
 }
 
+// Node 0 waits for others in one of the ways of the router.
+void wait_for_others(const Arguments& args) {
+  auto& router = Parallel::instance();
+  const std::string& way = args.at(1);
+  const auto signalled = [&] { return jobs::eventually([&] { return router.interrupted(); }); };
+  if (router.node_id() == 1) {
+    router.serve("slow", signalled);
+    router.serve("add", [](int a, int b) { return a + b; });
+    jobs::note(args.at(0), "serving", "x");
+  }
+  jobs::wait_for_note(args.at(0), "serving");
+  jobs::append_line(args.at(0), "waiting", "x");
+  if (router.node_id() == 1) {
+    const auto running = task.start();
+    task.wait_for("never", {.wake_on_finish = false});
+    if (way == "a call afterwards") jobs::wait_for_note(args.at(0), "called");
+  } else if (way == "a call afterwards") {  // which may bring what is to be saved
+    demand(signalled(), "the signal has come");
+    demand(router.call<int>(1, "add", kGrace, 2, 3) == 5, "it is answered");
+    jobs::note(args.at(0), "called", "x");
+  } else if (way == "peers") {
+    demand(!router.wait_for_peers(2, kGrace), "there is one");
+  } else {
+    try {
+      if (way == "barrier") router.barrier(kGrace);
+      if (way == "call") router.call<bool>(1, "slow", kGrace);
+      demand(way == "call", "nobody passes");  // the answer may have been faster
+    } catch (const divisi::Error& error) {
+      demand(error.code() == divisi::Code::kCancelled, error.what());
+    }
+  }
+  jobs::append_line(args.at(0), "ended", "x");
+}
+DIVISI_MAIN(wait_for_others)
+
+LAUNCHER(one_waits_for_the_other) {
+  return Parallel::runner({.n_parallel_workers = 2, .grace = kGrace}).run(wait_for_others, args);
+}
+
+TEST(SignalTest, Waits_for_others_end_by_a_signal) {
+  for (const std::string way : {"barrier", "call", "a call afterwards", "peers"}) {
+    const Folder folder;
+    Launched job("one_waits_for_the_other", {folder.path(), way});
+    ASSERT_TRUE(jobs::eventually([&] { return jobs::count_lines(folder.path(), "waiting") == 2; }));
+    job.kill(SIGTERM);
+    EXPECT_EQ(job.wait(), 128 + SIGTERM) << way;
+    EXPECT_EQ(jobs::count_lines(folder.path(), "ended"), 2u) << way << ": " << job.output();
+  }
+}
+
+// The loop of the task has still something to do when the signal comes.
+void run_beside_a_slow_listener(const Arguments& args) {
+  const auto running = task.start();
+  task.on("slow", [&] {
+    jobs::note(args.at(0), "busy", "x");
+    jobs::wait_for_note(args.at(0), "run ended");
+  });
+  task.use([](divisi::Context&) {});
+  task.emit("slow");
+  task.run();
+  jobs::note(args.at(0), "run ended", "x");
+}
+DIVISI_MAIN(run_beside_a_slow_listener)
+
+LAUNCHER(slow_listener) {
+  return Parallel::runner({.n_parallel_workers = 1, .grace = kGrace})
+      .run(run_beside_a_slow_listener, args);
+}
+
+TEST(SignalTest, A_run_does_not_wait_for_listeners_before_it_ends) {
+  const Folder folder;
+  Launched job("slow_listener", {folder.path()});
+  ASSERT_TRUE(jobs::eventually([&] { return jobs::read_note(folder.path(), "busy").has_value(); }));
+  job.kill(SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGTERM) << job.output();
+  EXPECT_TRUE(jobs::read_note(folder.path(), "run ended").has_value());
+}
+
+// Two launchers, as on two hosts: the first gets a signal, the second is told to finish.
+void run_in_step(const Arguments& args) {
+  const auto running = task.start();
+  jobs::append_line(args.at(0), "running", "x");
+  if (args.at(1) == "barrier") task.use(divisi::barrier(kGrace));
+  task.use([](divisi::Context&) {
+    if (Parallel::instance().auto_recover() && Parallel::instance().interrupted()) {
+      throw std::runtime_error("main fails after the signal");
+    }
+  });
+  task.run();
+}
+DIVISI_MAIN(run_in_step)
+
+ParallelOptions host(const Arguments& args) {
+  ParallelOptions options{.n_parallel_workers = 1,
+                          .protocol = "tcp",
+                          .address = "127.0.0.1",
+                          .ports = {std::stoi(args.at(2))},
+                          .grace = kGrace};
+  return options;
+}
+
+LAUNCHER(first_host) {
+  ParallelOptions options = host(args);
+  options.auto_recover = args.at(1) == "fails";
+  return Parallel::runner(options).run(run_in_step, args);
+}
+
+LAUNCHER(second_host) {
+  ParallelOptions options = host(args);
+  options.attach_to = {jobs::loopback(std::stoi(args.at(3)))};
+  options.node_ids = {1};
+  return Parallel::runner(options).run(run_in_step, args);
+}
+
+TEST(SignalTest, A_signal_on_one_host_finishes_the_others) {
+  for (const std::string how : {"barrier", "fails"}) {
+    const Folder folder;
+    const auto ports = jobs::free_ports(2);
+    Launched first("first_host", {folder.path(), how, std::to_string(ports[0])});
+    Launched second("second_host",
+                    {folder.path(), how, std::to_string(ports[1]), std::to_string(ports[0])});
+    ASSERT_TRUE(jobs::eventually([&] { return jobs::count_lines(folder.path(), "running") == 2; }));
+    first.kill(SIGTERM);
+    EXPECT_EQ(first.wait(), 128 + SIGTERM) << how << first.output();
+    EXPECT_EQ(second.wait(), 0) << how << second.output();
+  }
+}
+
 void finish_the_other(const Arguments& args) {
   const auto running = task.start();
   if (task.router().node_id() == 0) {

@@ -25,7 +25,7 @@ import msgpack
 
 HELLO, PROOF, WELCOME, REJECT = 1, 2, 3, 4
 EVENT, CHUNK, TOPIC, GAP = 0x10, 0x11, 0x12, 0x13
-ACK, PING, SUBSCRIBE, UNSUBSCRIBE, READY, ROLES, BYE = 0x20, 0x21, 0x23, 0x24, 0x25, 0x26, 0x27
+ACK, PING, SUBSCRIBE, UNSUBSCRIBE, READY, ROLES, BYE, LABELS = 0x20, 0x21, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28
 MORE, KWARGS, TRACE, DROPPED = 0x01, 0x02, 0x04, 0x08
 PREAMBLE = b"DIVISI\x01\x00"
 PART = 256 * 1024
@@ -136,7 +136,7 @@ class Stranger:
             self.write(frame(PING))  # an idle peer sends one a second: often enough for us as well
         elif got.kind == BYE:
             raise ConnectionAbortedError(*msgpack.unpackb(got.content or b"\x90"))
-        elif got.kind not in (UNSUBSCRIBE, ROLES):
+        elif got.kind not in (UNSUBSCRIBE, ROLES, LABELS):
             raise AssertionError(f"not due: {got}")
         return got
 

@@ -24,6 +24,7 @@ class Ears final : public Inbound::Control {
   void on_unsubscribe(std::vector<std::string>) override {}
   void on_ready() override {}
   void on_roles(std::vector<std::string>) override {}
+  void on_labels(std::vector<std::string>) override {}
   void on_bye(bool, std::string) override {}
   void on_gap(std::uint64_t) override {}
 };

@@ -41,7 +41,8 @@ struct StartOptions {
   bool async_mode = false;
   int n_async_workers = 3;            // at least 1
   std::shared_ptr<Context> ctx = {};  // default: a plain Context
-  std::set<std::string> labels = {};  // added to those the task gives itself; for match_labels
+  // Added to those the task gives itself: for match_labels, filter_labels and Target::to_label.
+  std::set<std::string> labels = {};
   // The longest wait for queued events, for the flush, and for running middleware at stop.
   std::chrono::milliseconds stop_timeout = std::chrono::seconds(30);
   OnError on_error = OnError::kRaise;  // what the error of a listener does

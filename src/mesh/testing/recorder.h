@@ -32,6 +32,9 @@ class Recorder final : public Inbound::Control {
   void on_roles(std::vector<std::string> roles) override {
     heard.push_back(fmt::format("roles {}", fmt::join(roles, ",")));
   }
+  void on_labels(std::vector<std::string> labels) override {
+    heard.push_back(fmt::format("labels {}", fmt::join(labels, ",")));
+  }
   void on_bye(bool clean, std::string reason) override {
     heard.push_back(fmt::format("bye {} {}", clean, reason));
   }

@@ -59,6 +59,7 @@ GOLDEN = {
     "ready": frame(0x25),
     "roles": frame(0x26, names("learner")),
     "bye": frame(0x27),
+    "labels": frame(0x28, names("gpu", "left")),
 }
 
 if __name__ == "__main__":
