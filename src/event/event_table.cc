@@ -119,10 +119,14 @@ void EventTable::remove(EventEntry& entry, const Listener& listener) {
                 [&](const std::shared_ptr<Listener>& item) { return item.get() != &listener; });
 }
 
-void EventTable::remove_exact(std::string_view event, const Listener& listener) {
+void EventTable::remove_exact(std::string_view event, ListenerId listener) {
   {
     const ReadSection reading;
-    if (EventEntry* entry = find(event, hash(event))) remove(*entry, listener);
+    if (EventEntry* entry = find(event, hash(event))) {
+      const std::lock_guard lock(mutex_);
+      filter_locked(*entry,
+                    [&](const std::shared_ptr<Listener>& item) { return item->id != listener; });
+    }
   }
   reclaim();
 }

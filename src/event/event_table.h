@@ -87,7 +87,7 @@ class EventTable {
   using Predicate = std::function<bool(const Listener&)>;
   void remove(std::string_view pattern, const Predicate& which, bool first_only);
   void remove(EventEntry& entry, const Listener& listener);
-  void remove_exact(std::string_view event, const Listener& listener);
+  void remove_exact(std::string_view event, ListenerId listener);
   void clear();
 
   std::vector<std::string> events() const;

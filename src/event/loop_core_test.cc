@@ -319,6 +319,28 @@ TEST(LoopCoreTest, AWaitReceivesARemoteEvent) {
   EXPECT_EQ(event->get<int>(0), 9);
 }
 
+// A wait removes its own listener only, also when another has taken that one's place in memory.
+TEST(LoopCoreTest, AWaitDoesNotRemoveAListenerThatCameAfterIt) {
+  EventLoop loop;
+  std::atomic<int> heard{0};
+  std::binary_semaphore came(0);
+  loop.on("next", [&] {
+    loop.once("x", [&] { ++heard; });
+    came.release();
+  });
+  for (int round = 0; round < 2'000; ++round) {
+    auto waiting = std::async(std::launch::async, [&] { return loop.wait_for("x", kDeadline); });
+    while (!loop.listened("x")) std::this_thread::yield();
+    loop.emit("x");
+    loop.emit("next");
+    ASSERT_TRUE(waiting.get().has_value());
+    came.acquire();
+    ASSERT_TRUE(loop.listened("x")) << round;
+    loop.emit("x");
+    while (heard <= round) std::this_thread::yield();
+  }
+}
+
 TEST(LoopCoreTest, ManyShortLivedNamesDoNotPileUp) {
   EventLoop loop;
   int calls = 0;

@@ -77,9 +77,8 @@ WaitResult LoopCore::wait(std::string_view event, const WaitSpec& spec) {
   waiter->wake_on_finish = spec.wake_on_finish;
   waiter->capture = spec.capture;
   waiter->sleeper = spec.sleeper;
-  auto listener = std::make_unique<WaitListener>(waiter);
-  const Listener& registered = *listener;  // to remove it; it may be gone before
-  add(event, std::move(listener));
+  // To remove it by its number: it may be gone before, and another one be where it was.
+  const ListenerId registered = add(event, std::make_unique<WaitListener>(waiter));
   {
     const std::lock_guard lock(waiters_mutex_);
     waiters_.push_back(waiter);

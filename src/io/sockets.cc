@@ -1,6 +1,7 @@
 // Streams, listeners and dialling of the EpollReactor.
 #include "base/log.h"
 #include "io/epoll_reactor.h"
+#include "io/lookup_threads.h"
 
 #include <algorithm>
 #include <atomic>
@@ -15,7 +16,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -292,16 +292,23 @@ class Dial final : public EpollReactor::Watcher, public std::enable_shared_from_
     if (auto numeric = resolve(where_, true, false)) {
       return later([this, found = *std::move(numeric)] { try_endpoints(found); });
     }
-    // A name server may take long: on a thread of its own, which outlives us if need be.
-    std::thread([weak = weak_from_this(), where = where_, &reactor = reactor_] {
-      auto found = resolve(where, false, false);
-      const auto alive = weak.lock();
-      if (!alive) return;
-      reactor.post([alive, found = std::move(found)] {
-        if (!found) return alive->finish(failure(found.error()));
-        alive->try_endpoints(*found);
+    // A name server may take long, and this dial may be over before its turn comes.
+    const Status looked_up = LookupThreads::instance().run(
+        [weak = weak_from_this(), where = where_, &reactor = reactor_] {
+          if (weak.expired()) return;
+          auto found = resolve(where, false, false);
+          auto alive = weak.lock();
+          if (!alive) return;
+          reactor.post([alive = std::move(alive), found = std::move(found)] {
+            if (!found) return alive->finish(failure(found.error()));
+            alive->try_endpoints(*found);
+          });
+        });
+    if (!looked_up.ok()) {
+      later([this, why = looked_up] {
+        finish(failure(why.with_context("dialling " + where_.to_string())));
       });
-    }).detach();
+    }
   }
 
   void cancel() {

@@ -226,6 +226,33 @@ TEST_P(RouteConformance, PeersTellTheirLabelsRolesAndAddresses) {
   EXPECT_EQ(b->peers().front().labels, (std::set<std::string>{"league", "node.0"}));
 }
 
+// The list of topics comes anew with each connection, in several frames.
+TEST_P(RouteConformance, ALongListOfTopicsIsNotPrunedByWhileItComes) {
+  TestNode a(0, fresh(), {});
+  BadWire wire(a->address());
+  TestNode b(1, "", {wire.address()});
+  link(a, b);
+  constexpr int kTopics = 5'000;
+  for (int i = 0; i < kTopics; ++i) {
+    b->subscribe(fmt::format("topic {:0240}", i), "other", b.loop().core());
+  }
+  Inbox<int> seen;
+  b.on("~last", [&](int n) { seen.add(n); });  // in the last of the frames
+  b->ready();
+  ASSERT_TRUE(eventually([&] { return a->peers().front().ready; }));
+  int n = 0;
+  for (int round = 0; round < 20; ++round) {
+    wire.cut();
+    const std::string behind_the_list = fmt::format("round {}", round);
+    b->announce_labels({behind_the_list});
+    while (!a->peers().front().labels.contains(behind_the_list)) {
+      ASSERT_TRUE(a.emit("~last", n++).ok());
+    }
+  }
+  ASSERT_TRUE(seen.reaches(static_cast<std::size_t>(n)));
+  EXPECT_EQ(seen.values().back(), n - 1);
+}
+
 TEST_P(RouteConformance, WhoSubscribesWhileAnotherStopsIsHeardOf) {
   TestNode a(0, fresh(), {});
   TestNode b(1, "", {a->address()});

@@ -42,7 +42,11 @@ class Node::LinkControl final : public Inbound::Control {
 
   void on_subscribe(std::vector<std::string> topics, bool replace) override {
     change([&](Outbound& out) {
-      if (replace) out.subscriptions.clear();
+      if (replace) {
+        // A long list comes in several frames: until READY, which is behind it, nothing is pruned.
+        out.subscriptions.clear();
+        out.ready = false;
+      }
       for (auto& topic : topics) out.subscriptions.insert(std::move(topic));
     });
   }
