@@ -148,6 +148,9 @@ class DIVISI_API Parallel {
 
   // Checks nothing yet: a wrong option is an error of the call that runs.
   static Runner runner(ParallelOptions options);
+  // For a program that was started as `ditask ... -- program`: runs main as the node that the
+  // DITASK_* variables describe. In any other program the run is a UsageError.
+  static Runner runner_from_environment();
 
   // The router of this process.
   static Parallel& instance();
@@ -270,6 +273,9 @@ class DIVISI_API Parallel::Runner {
  public:
   // Made by Parallel::runner().
   explicit Runner(ParallelOptions options) : options_(std::move(options)) {}
+  // Made by Parallel::runner_from_environment().
+  struct FromEnvironment {};
+  explicit Runner(FromEnvironment) : from_environment_(true) {}
 
   // Throws: UsageError for a wrong option or an unregistered function, WorkerError for a run that
   // failed, what main threw if it ran in this process (one worker).
@@ -308,6 +314,7 @@ class DIVISI_API Parallel::Runner {
   int run_reporting(const Main& main, std::vector<std::string> args) const noexcept;
 
   ParallelOptions options_;
+  bool from_environment_ = false;
 };
 
 template <class F, class... P>

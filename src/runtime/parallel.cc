@@ -95,6 +95,10 @@ Parallel::Runner Parallel::runner(ParallelOptions options) {
   return Runner(std::move(options));
 }
 
+Parallel::Runner Parallel::runner_from_environment() {
+  return Runner(Runner::FromEnvironment());
+}
+
 bool Parallel::is_active() const {
   return job() != nullptr;
 }
@@ -306,6 +310,20 @@ void detail::ServedCall::call(const PayloadView& payload) {
 
 namespace {
 
+void run_here(const runtime::WorkerConfig& worker, const runtime::MainFunction& call) {
+  const auto [outcome, signal] = runtime::run_worker_inline(worker, call);
+  if (signal != 0) {
+    throw WorkerError(Code::kCancelled, fmt::format("ended by signal {}", signal), 128 + signal,
+                      worker.node_id);
+  }
+  if (outcome.exception) std::rethrow_exception(outcome.exception);
+  if (outcome.kind == runtime::WorkerOutcome::Kind::kUsage) throw UsageError(outcome.text);
+  if (outcome.kind != runtime::WorkerOutcome::Kind::kDone) {
+    throw WorkerError(Code::kUnavailable, fmt::format("node {}: {}", worker.node_id, outcome.text),
+                      outcome.exit_code, worker.node_id);
+  }
+}
+
 // Starts what `planned` says, with `call` as main if it is a single worker in this process, and
 // `command` (empty: this program) as the others.
 void run_plan(const ParallelOptions& options, const runtime::PlanOptions& planned,
@@ -322,21 +340,7 @@ void run_plan(const ParallelOptions& options, const runtime::PlanOptions& planne
   log::set_level(*log_level);
   for (const auto& warning : plan->warnings) log::warning("{}", warning);
 
-  if (plan->workers.size() == 1) {
-    const auto [outcome, signal] = runtime::run_worker_inline(plan->workers.front(), call);
-    const int node = plan->workers.front().node_id;
-    if (signal != 0) {
-      throw WorkerError(Code::kCancelled, fmt::format("ended by signal {}", signal), 128 + signal,
-                        node);
-    }
-    if (outcome.exception) std::rethrow_exception(outcome.exception);
-    if (outcome.kind == runtime::WorkerOutcome::Kind::kUsage) throw UsageError(outcome.text);
-    if (outcome.kind != runtime::WorkerOutcome::Kind::kDone) {
-      throw WorkerError(Code::kUnavailable, fmt::format("node {}: {}", node, outcome.text),
-                        outcome.exit_code, node);
-    }
-    return;
-  }
+  if (plan->workers.size() == 1) return run_here(plan->workers.front(), call);
   runtime::RunnerOptions run;
   run.worker_lost = *worker_lost;
   run.max_restarts = options.max_restarts;
@@ -355,6 +359,12 @@ void run_plan(const ParallelOptions& options, const runtime::PlanOptions& planne
 
 void Parallel::Runner::start(const Main& main, std::vector<std::string> args) const {
   runtime::enter_worker_if_spawned();
+  if (from_environment_) {
+    auto worker = runtime::worker_config_from_environment();
+    if (!worker) throw UsageError(worker.error().message());
+    worker->args = std::move(args);
+    return run_here(*worker, main.call);
+  }
   auto planned = plan_options(options_);
   if (!planned) throw_if_failed(planned.error());
   if (options_.n_parallel_workers > 1) {

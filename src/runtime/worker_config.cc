@@ -153,15 +153,18 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-Result<int> int_variable(const char* name, int fallback) {
-  const std::string text = variable(name);
-  if (text.empty()) return fallback;
+Result<int> whole_number(const char* name, std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    return failure(Code::kInvalid, "the variable {}={} is not a whole number", name, text);
+    return failure(Code::kInvalid, "the variable {}: '{}' is not a whole number", name, text);
   }
   return value;
+}
+
+Result<int> int_variable(const char* name, int fallback) {
+  const std::string text = variable(name);
+  return text.empty() ? fallback : whole_number(name, text);
 }
 
 bool is_loopback(std::string_view address) {
@@ -238,6 +241,7 @@ std::vector<std::string> worker_environment(const WorkerConfig& config) {
       fmt::format("DITASK_N_WORKERS={}", config.n_workers),
       "DITASK_LISTEN=" + config.listen,
       "DITASK_ATTACH_TO=" + join_with_commas(attach_to),
+      fmt::format("DITASK_LINKED_NODES={}", fmt::join(config.linked_nodes, ",")),
       "DITASK_LABELS=" + join_with_commas(config.labels),
       "DITASK_JOB_ID=" + config.job_id,
   };
@@ -254,6 +258,10 @@ Result<WorkerConfig> worker_config_from_environment() {
   config.topology = Topology::kAlone;  // the links are already spelled out as addresses
   config.listen = variable("DITASK_LISTEN");
   config.attach_to = split_at_commas(variable("DITASK_ATTACH_TO"));
+  for (const auto& id : split_at_commas(variable("DITASK_LINKED_NODES"))) {
+    DIVISI_TRY(const int node, whole_number("DITASK_LINKED_NODES", id));
+    config.linked_nodes.push_back(node);
+  }
   for (auto& label : split_at_commas(variable("DITASK_LABELS"))) config.labels.insert(label);
   config.job_id = variable("DITASK_JOB_ID");
   if (const std::string path = variable("DIVISI_SECRET_FILE"); !path.empty()) {

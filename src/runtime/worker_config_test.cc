@@ -52,6 +52,7 @@ TEST(WorkerConfigTest, SurvivesTheWayToTheWorker) {
   EXPECT_EQ(copy.topology, Topology::kStar);
   EXPECT_EQ(copy.attach_to, config.attach_to);
   EXPECT_EQ(copy.labels, config.labels);
+  EXPECT_EQ(copy.linked_nodes, config.linked_nodes);
   EXPECT_EQ(copy.secret, config.secret);
   EXPECT_EQ(copy.join_timeout, 7s);
   EXPECT_EQ(copy.queue_bytes, 1ull << 40);
@@ -87,6 +88,7 @@ TEST(WorkerConfigTest, CommandsGetTheirConfigurationInVariables) {
   config.listen = "tcp://127.0.0.1:2";
   config.dial = {"tcp://127.0.0.1:1"};
   config.attach_to = {"tcp://h:9"};
+  config.linked_nodes = {4, 7};
   config.labels = {"b", "a"};
   config.job_id = "j";
   config.secret = "never shown";
@@ -94,7 +96,7 @@ TEST(WorkerConfigTest, CommandsGetTheirConfigurationInVariables) {
       worker_environment(config),
       ElementsAre("DITASK_NODE_ID=5", "DITASK_LOCAL_ID=1", "DITASK_N_WORKERS=2",
                   "DITASK_LISTEN=tcp://127.0.0.1:2", "DITASK_ATTACH_TO=tcp://127.0.0.1:1,tcp://h:9",
-                  "DITASK_LABELS=a,b", "DITASK_JOB_ID=j"));
+                  "DITASK_LINKED_NODES=4,7", "DITASK_LABELS=a,b", "DITASK_JOB_ID=j"));
 
   EXPECT_EQ(worker_config_from_environment().error().code(), Code::kNotFound);
   for (const std::string& variable : worker_environment(config)) {
@@ -106,6 +108,7 @@ TEST(WorkerConfigTest, CommandsGetTheirConfigurationInVariables) {
   EXPECT_EQ(copy.listen, config.listen);
   EXPECT_THAT(copy.attach_to, ElementsAre("tcp://127.0.0.1:1", "tcp://h:9"));
   EXPECT_EQ(copy.labels, config.labels);
+  EXPECT_EQ(copy.linked_nodes, config.linked_nodes);
   EXPECT_EQ(copy.secret, "");
 
   const std::string path = ::testing::TempDir() + "worker_config_secret";
@@ -118,7 +121,8 @@ TEST(WorkerConfigTest, CommandsGetTheirConfigurationInVariables) {
   ::unsetenv("DIVISI_SECRET_FILE");
 
   ::setenv("DITASK_NODE_ID", "five", 1);
-  EXPECT_THAT(worker_config_from_environment().error().message(), HasSubstr("DITASK_NODE_ID=five"));
+  EXPECT_THAT(worker_config_from_environment().error().message(),
+              HasSubstr("DITASK_NODE_ID: 'five'"));
   ::unsetenv("DITASK_NODE_ID");
 }
 

@@ -6,9 +6,11 @@
 
 #include <atomic>
 #include <csignal>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <thread>
+#include <unistd.h>
 
 namespace {
 
@@ -387,6 +389,42 @@ INSTANTIATE_TEST_SUITE_P(Receivers, BlocksTest, ::testing::Values(1, 2, 4, 6));
 
 TEST_P(BlocksTest, A069_every_receiver_gets_1000_blocks_of_100_kB) {
   Parallel::runner({.n_parallel_workers = GetParam() + 1, .log_level = "error"})(receive_blocks);
+}
+
+// A program that knows nothing of its job but what ditask tells it.
+void meet_under_ditask(const Arguments& args) {
+  auto& router = Parallel::instance();
+  demand(router.n_parallel_workers() == 3, "ditask says how many there are");
+  demand(router.labels().contains("lab"), "and what they are called");
+  router.barrier(kSoon);
+  demand(router.peers().size() == 2, "all are linked");
+  jobs::append_line(args.at(0), "met", std::to_string(router.node_id()));
+}
+
+LAUNCHER(program_after_ditask) {
+  return Parallel::runner_from_environment().run(meet_under_ditask, args);
+}
+
+LAUNCHER(ditask_with_a_program) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string ditask = program.substr(0, program.rfind("/tests/")) + "/bin/ditask";
+  ::execl(ditask.c_str(), "ditask", "--parallel-workers", "3", "--topology", "mesh", "--protocol",
+          "ipc", "--labels", "lab", "--", program.c_str(), "--launch", "program_after_ditask",
+          args.at(0).c_str(), nullptr);
+  return 127;
+}
+
+TEST(FromEnvironmentTest, Programs_that_ditask_starts_are_one_job) {
+  const Folder folder;
+  Launched job("ditask_with_a_program", {folder.path()});
+  EXPECT_EQ(job.wait(), 0) << job.output();
+  EXPECT_EQ(jobs::count_lines(folder.path(), "met"), 3u);
+}
+
+TEST(FromEnvironmentTest, Without_ditask_it_is_a_usage_error) {
+  const auto failure = jobs::failure_of([] { Parallel::runner_from_environment()([] {}); });
+  EXPECT_TRUE(failure.usage);
+  EXPECT_THAT(failure.text, ::testing::HasSubstr("ditask did not start this program"));
 }
 
 }  // namespace
