@@ -36,7 +36,7 @@ class Node::LinkControl final : public Inbound::Control {
     if (out.log.bytes() > 0 && before != out.log.bytes()) out.oldest_since = node_.reactor_.now();
     if (node_.waiting_ > 0) node_.changed_.notify_all();
     node_.write_some(lock, link);
-    if (node_.options_.relay) node_.grant_after_relay(lock, link);
+    node_.grant_after_relay(lock, link);
     return {};
   }
 
@@ -250,6 +250,7 @@ Status Node::resume(const LinkPtr& link, Connection& connection) {
   ++links_version_;
   write_some(lock, link);
   open_relay(lock);
+  grant_after_relay(lock, link);
   changed_.notify_all();
   return {};
 }
@@ -332,9 +333,10 @@ void Node::say_why(const LinkPtr& link, const std::string& reason) {
 
 void Node::declare_lost(const LinkPtr& link, std::string_view why) {
   {
-    const Lock lock(mutex_);
+    Lock lock(mutex_);
     if (link->out.left || std::exchange(link->out.lost, true)) return;
     changed_.notify_all();
+    grant_after_relay(lock, link);
   }
   log::warning("lost node {}: {}", link->peer.node, why);
   tell(PeerChange::kLost, *link);
@@ -346,7 +348,7 @@ void Node::retire(const LinkPtr& link, bool said_goodbye) {
   link->gauge->stop_telling();
   std::uint64_t events = 0;
   {
-    const Lock lock(mutex_);
+    Lock lock(mutex_);
     Outbound& out = link->out;
     out.left = true;
     events = out.log.unacknowledged_events();
@@ -360,6 +362,7 @@ void Node::retire(const LinkPtr& link, bool said_goodbye) {
     ++links_version_;
     undelivered_ += events;
     changed_.notify_all();
+    grant_after_relay(lock, link);
   }
   if (events > 0 && !said_goodbye) {
     log::warning("{} events for the earlier life of node {} were not delivered", events,

@@ -75,7 +75,8 @@ void Node::received(const LinkPtr& link) {
 }
 
 // A hub's part: the events of one leaf for the others. Never waits; the credit of the leaf that
-// sends shrinks by what the others have not taken yet (update_grant).
+// sends shrinks by what the others have not taken yet (update_grant). What a lost leaf would get
+// beyond its bound is dropped, as an emit of our own is: nobody waits for it.
 void Node::relay(const LinkPtr& from, const Received& events) {
   Lock lock(mutex_);
   std::vector<Buffer> buffers;
@@ -97,7 +98,14 @@ void Node::relay(const LinkPtr& from, const Received& events) {
     out.buffers = buffers;
     OutTopic& topic = out_topic(out.topic_name);
     for (const LinkPtr& link : link_list_) {
-      if (link != from && wants(link->out, topic.name)) append(*link, topic, out, false);
+      if (link == from || !wants(link->out, topic.name)) continue;
+      if (link->out.lost && is_full(*link, event.length)) {
+        ++link->out.dropped;
+        ++link->out.gap;
+        ++topic.dropped;
+      } else {
+        append(*link, topic, out, false);
+      }
     }
   }
   for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
@@ -118,7 +126,9 @@ void Node::open_relay(Lock& lock) {
   }
 }
 
+// A leaf has taken something, or nobody waits for it any more: the others may send again.
 void Node::grant_after_relay(Lock& lock, const LinkPtr& acknowledged_by) {
+  if (!options_.relay) return;
   for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
     if (link == acknowledged_by || !link->connection) continue;
     update_grant(*link);
@@ -170,7 +180,8 @@ void Node::update_grant(Link& link) {
   std::uint64_t queued = link.gauge->queued.load();
   if (options_.relay) {  // what waits at the hub for the slowest leaf counts as not consumed
     for (const LinkPtr& other : link_list_) {
-      if (other.get() != &link) queued = std::max<std::uint64_t>(queued, other->out.log.bytes());
+      if (other.get() == &link || other->out.lost) continue;
+      queued = std::max<std::uint64_t>(queued, other->out.log.bytes());
     }
   }
   const std::uint64_t received = link.in.connection_bytes() + link.connection->reader().padding();
