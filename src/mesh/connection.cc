@@ -122,8 +122,9 @@ bool Connection::on_readable() {
     }
     if (link_ && !closed_ && !lingering_) {
       const LinkPtr link = link_;
-      const Status status = reader_.commit(bytes, link->in);
-      node_.received(link);
+      Status status = reader_.commit(bytes, link->in);
+      Status taken = node_.received(link);
+      if (status.ok()) status = std::move(taken);
       if (!status.ok()) {
         if (status.code() == Code::kInvalid) node_.say_why(link, status.message());
         end(status);

@@ -24,7 +24,9 @@ T read_at(const std::byte* at) {
 Result<std::vector<std::string>> read_names(std::span<const std::byte> content) {
   try {
     Unpacker in(content);
-    std::vector<std::string> names(in.array());
+    const std::size_t count = in.array();
+    if (count > kMaxSubscriptions) throw PayloadError("too many names");
+    std::vector<std::string> names(count);
     for (auto& name : names) {
       name = in.text();
       if (name.size() > kMaxTopicName) throw PayloadError("a name is too long");

@@ -192,7 +192,7 @@ class Node {
   void stop_on_loop();
 
   // node_receive.cc: loop only.
-  void received(const LinkPtr& link);
+  Status received(const LinkPtr& link);
   void count_received(const Received& events);  // mutex_ held
   void relay(const LinkPtr& from, const Received& events);
   void open_relay(Lock& lock);  // mutex_ held

@@ -19,6 +19,9 @@ constexpr std::uint64_t kAckBytes = 512 * 1024;
 // No link is given less than this, however many there are.
 constexpr std::uint64_t kLeastWindow = 1 << 20;
 
+// What a peer may send beyond its credit: the frame that passes the limit, and the padding before.
+constexpr std::uint64_t kOneFrame = kHeaderBytes + 8 + kChunkBytes + kBufferAlignment;
+
 // A callback that takes longer than this goes on, but the loop's own thread takes the rest.
 constexpr auto kDrainBudget = std::chrono::milliseconds(1);
 
@@ -29,8 +32,9 @@ constexpr std::uint64_t kHeavyEvent = 512;
 
 }  // namespace
 
-// After every read: hand the events on, owe the peer an acknowledgement.
-void Node::received(const LinkPtr& link) {
+// After every read: hand the events on, owe the peer an acknowledgement. What a peer makes us keep
+// is bounded; one that goes beyond has broken the rules.
+Status Node::received(const LinkPtr& link) {
   link->last_heard = reactor_.now();
   auto& events = link->in.events();
   const std::size_t count = events.events.size();
@@ -60,18 +64,29 @@ void Node::received(const LinkPtr& link) {
   }
   if (count > 0) count_received(events);
   link->in.clear_events();
-  if (link->in.received() == out.ack) return;
+  if (out.subscriptions.size() > kMaxSubscriptions) {
+    return make_status(Code::kInvalid, "subscribed to more than {} topics", kMaxSubscriptions);
+  }
+  if (out.roles.size() > kMaxRoles) {
+    return make_status(Code::kInvalid, "announced more than {} roles", kMaxRoles);
+  }
+  if (link->in.received() == out.ack) return {};
   out.ack = link->in.received();
   const std::uint64_t bytes = link->in.connection_bytes();
+  if (bytes + link->connection->reader().padding() > out.grant_told + kOneFrame) {
+    return make_status(Code::kInvalid, "sent beyond its credit of {} bytes", out.grant_told);
+  }
   out.ack_bytes += bytes - std::min(bytes, link->acknowledged_bytes);
   link->acknowledged_bytes = bytes;
   update_grant(*link);
   if (out.ack_bytes >= std::min(kAckBytes, window() / 4)) {
     add_ack(out);
-    return write_some(lock, link);
+    write_some(lock, link);
+    return {};
   }
   lock.unlock();
   schedule_ack(link);
+  return {};
 }
 
 // A hub's part: the events of one leaf for the others. Never waits; the credit of the leaf that

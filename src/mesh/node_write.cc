@@ -59,13 +59,13 @@ void Node::add_ack(Outbound& out) {
 // the content of large frames keeps its alignment in the stream.
 std::size_t Node::gather(Outbound& out, std::span<iovec> parts, std::size_t& control_bytes) {
   std::size_t count = 0;
-  std::size_t limit = 0;
+  std::size_t most = 0;  // not a byte of the log beyond this
   if (out.log.unsent_bytes() > 0) {
-    limit = std::min<std::uint64_t>(kWriteBytes, out.credit - std::min(out.credit, out.sent));
+    most = out.credit - std::min(out.credit, out.sent);
     // A frame that has begun is finished in any case: the peer grants for whole ones only.
-    if (limit == 0) limit = out.log.to_frame_end();
+    if (most == 0) most = out.log.to_frame_end();
   }
-  const bool may_send_events = limit > 0;
+  const bool may_send_events = most > 0;
   if (out.control_written == out.control_writing.size()) {
     out.control_writing.clear();
     out.control_written = 0;
@@ -81,7 +81,7 @@ std::size_t Node::gather(Outbound& out, std::span<iovec> parts, std::size_t& con
         }
         out.control_writing.swap(out.control);
       } else {
-        limit = rest;  // finish the frame first
+        most = rest;  // finish the frame first
       }
     }
   }
@@ -89,12 +89,13 @@ std::size_t Node::gather(Outbound& out, std::span<iovec> parts, std::size_t& con
   if (control_bytes > 0) {
     parts[count++] = {out.control_writing.data() + out.control_written, control_bytes};
   }
-  if (limit == 0) return count;
+  if (most == 0) return count;
   std::size_t total = 0;
-  const std::size_t added = out.log.gather(parts.subspan(count), limit, total);
+  const std::size_t added =
+      out.log.gather(parts.subspan(count), std::min(kWriteBytes, most), total);
   count += added;
-  if (limit < kWriteBytes && total > limit) {  // cut at the end of the frame, or of the credit
-    std::size_t excess = total - limit;
+  if (total > most) {  // cut at the end of the frame, or of the credit
+    std::size_t excess = total - most;
     while (excess >= parts[count - 1].iov_len) excess -= parts[--count].iov_len;
     parts[count - 1].iov_len -= excess;
   }

@@ -90,6 +90,8 @@ inline constexpr std::size_t kMaxControl = 1024 * 1024;  // a subscription list
 inline constexpr std::size_t kMaxTopicName = 260;        // an event's name of 255 behind "task."
 inline constexpr std::size_t kMaxTopics = 4096;          // interned; further names go inline
 inline constexpr std::size_t kMaxBuffers = 255;
+inline constexpr std::size_t kMaxSubscriptions = 64 * 1024;  // of one peer
+inline constexpr std::size_t kMaxRoles = 1024;
 
 inline constexpr std::size_t align_up(std::size_t n, std::size_t to) {
   return (n + to - 1) / to * to;

@@ -238,6 +238,7 @@ class Stranger:
 PACKAGE = r"""
 #include <divisi/divisi.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -290,6 +291,16 @@ void answer() {
   });
   task.on("raw", [](const divisi::Buffer& bytes) { task.emit("raw", only_remote, bytes); });
   task.on("tensor", [](const divisi::Tensor& tensor) { task.emit("tensor", only_remote, tensor); });
+  static std::atomic<bool> released{false};
+  router.on("release", [] {
+    released = true;
+    released.notify_all();
+  });
+  task.on("hold", [] {
+    released.wait(false);
+    released = false;
+  });
+  task.on("swallow", [](const divisi::Buffer&) {});
   task.on("directed", [] {
     task.emit("to", divisi::Target::to_label("nobody"), "nobody");
     task.emit("to", divisi::Target::to_role("learner"), "a learner");
@@ -700,6 +711,50 @@ class Credit(StrangerTest):
         stranger.until(lambda: stranger.events and stranger.events[-1].args == [1000])
         self.assertEqual(len(stranger.events) + stranger.dropped, 1001)
         self.assertGreater(stranger.dropped, 900)
+
+
+class Excess(StrangerTest):
+    """What a peer makes the node keep is bounded."""
+
+    def reason(self, stranger, parts):
+        # The answer may come, and the connection end, before all is written.
+        with contextlib.suppress(ConnectionError):
+            for data in parts:
+                stranger.write(data)
+        while (got := stranger.read_frame()).kind != BYE:
+            pass
+        return msgpack.unpackb(got.content)[0]
+
+    def test_who_ignores_its_credit_is_told_so(self):
+        stranger = self.join()
+        stranger.emit("task.hold")  # from here on nobody takes what arrives
+        content = Stranger(0).frames("task.swallow", bytes(250_000), raw=True)[0][16:]
+        flood = (frame(EVENT, content, number=n) for n in range(2, 2 + (1 << 30) // len(content)))
+        try:
+            self.assertRegex(self.reason(stranger, flood), "^sent beyond its credit of [0-9]+ bytes$")
+        finally:
+            self.join().emit("release")
+        self.assert_works(self.join())
+
+    def test_who_uses_its_credit_and_one_frame_is_not(self):
+        stranger = self.join()
+        stranger.emit("task.hold")
+        while stranger.spent < stranger.peer["credit"]:
+            data = stranger.frames("task.swallow", bytes(250_000), raw=True)[0]
+            stranger.spent += len(data)
+            stranger.write(data)
+        self.join().emit("release")
+        self.assert_works(stranger)
+
+    def test_who_subscribes_to_too_much_is_told_so(self):
+        lists = [[f"topic {n}" for n in range(at, at + 10_000)] for at in range(0, 100_000, 10_000)]
+        self.assertEqual(self.reason(self.join(), (packed(SUBSCRIBE, names) for names in lists)),
+                         "subscribed to more than 65536 topics")
+        self.assertEqual(self.reason(self.join(), [packed(SUBSCRIBE, ["x"] * 100_000)]),
+                         "malformed list of names: too many names")
+        self.assertEqual(self.reason(self.join(), [packed(ROLES, [str(n) for n in range(1025)])]),
+                         "announced more than 1024 roles")
+        self.assert_works(self.join())
 
 
 class Violations(StrangerTest):
