@@ -123,6 +123,22 @@ TEST_P(LinkConformance, AMessageAboveTheLimitIsRefusedByItsSender) {
   EXPECT_EQ(b.emit(std::string(300, 'n'), 1).code(), Code::kInvalid);
 }
 
+TEST_P(LinkConformance, AMessageAboveTheLimitOfItsReceiverIsRefusedAndTheLinkStays) {
+  NodeOptions options;
+  options.max_message_bytes = 1'000'000;
+  TestNode a(0, fresh(), {});
+  TestNode b(1, "", {a->address()}, options);
+  link(a, b);
+  Inbox<std::size_t> seen;
+  b.on("n", [&](const Buffer& bytes) { seen.add(bytes.size()); });
+  const Status refused = a.emit("n", filled(1'000'001, 0));
+  EXPECT_EQ(refused.code(), Code::kInvalid);
+  EXPECT_THAT(refused.message(), HasSubstr("node 1 takes at most 1000000"));
+  ASSERT_TRUE(a.emit("n", filled(999'000, 0)).ok());
+  ASSERT_TRUE(seen.reaches(1));
+  EXPECT_EQ(a.stats_of(1).reconnects, 0u);
+}
+
 // A receiver whose callback waits, with small queues.
 class SlowReceiver {
  public:

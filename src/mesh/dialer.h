@@ -19,7 +19,7 @@ struct Node::Dialer {
   std::optional<io::Address> at;       // where that is at present, if somebody said so
   bool by_name = true;                 // which of the two the next attempt goes to
   std::unique_ptr<io::Timer> pending;  // a dial under way, or the pause before the next
-  std::chrono::milliseconds pause{0};  // doubles up to a second, starts anew after a success
+  std::chrono::milliseconds pause{0};  // doubles up to a second until a link prospers
   bool joined = false;                 // was linked once, or needs no link
   bool unneeded = false;               // the address is our own, or its node left
   bool listed = false;                 // the job says that its node is there: it may come back

@@ -32,6 +32,7 @@ struct Identity {
   std::uint64_t incarnation = 0;  // random for each life of a process
   std::set<std::string> labels;
   std::string listen;
+  std::uint64_t max_message = 0;  // bytes of the longest message that it takes; 0: not said
 };
 
 // What two nodes tell each other about the state they share from an earlier connection.

@@ -79,6 +79,14 @@ struct Link {
   io::TimePoint last_heard{};
   std::uint64_t acknowledged_bytes = 0;  // of in.connection_bytes()
   std::unique_ptr<io::Timer> ack_timer;
+
+  // How far both sides were when the connection began, for Node::has_prospered().
+  io::TimePoint attached_at{};
+  std::uint64_t acknowledged_then = 0;
+  std::uint64_t received_then = 0;
+  // The last one of this peer that was logged.
+  std::string fault;
+  io::TimePoint fault_said{};
 };
 
 using LinkPtr = std::shared_ptr<Link>;

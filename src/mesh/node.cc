@@ -68,6 +68,7 @@ bool is_peer_change(std::string_view event) {
 Result<std::unique_ptr<Node>> Node::start(io::Reactor& reactor, NodeOptions options,
                                           OnPeerChange on_change) {
   while (options.self.incarnation == 0) options.self.incarnation = io::random_u64();
+  options.self.max_message = options.max_message_bytes;
   std::unique_ptr<Node> node(new Node(reactor, std::move(options), std::move(on_change)));
   Status started;
   reactor.run_on_loop([&] { started = node->start_on_loop(); });
@@ -301,6 +302,10 @@ Status Node::send(std::string_view topic, const PayloadView& payload, const Send
 
 Status Node::queue(Lock& lock, const LinkPtr& link, OutTopic& topic, OutEvent& event,
                    std::size_t bytes, Policy policy) {
+  if (!takes(*link, bytes)) {
+    return make_status(Code::kInvalid, "event '{}' is {} bytes, node {} takes at most {}",
+                       topic.name, bytes, link->peer.node, link->peer.max_message);
+  }
   if (policy != Policy::kBlock || is_full(*link, bytes)) {
     const Result<bool> space = make_space(lock, link, topic, bytes, policy);
     if (!space) return space.error();
@@ -345,6 +350,10 @@ void Node::stay_close(Lock& lock, const LinkPtr& link) {
     return out.log.unsent_bytes() <= kAhead / 2 || out.stream == nullptr || closing_;
   });
   --waiting_;
+}
+
+bool Node::takes(const Link& link, std::size_t bytes) {
+  return link.peer.max_message == 0 || bytes <= link.peer.max_message;
 }
 
 bool Node::is_full(const Link& link, std::size_t bytes) const {

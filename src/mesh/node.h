@@ -137,6 +137,7 @@ class Node {
   void append(Link& link, OutTopic& topic, OutEvent& event, bool droppable);
   Result<bool> make_space(Lock& lock, const LinkPtr& link, OutTopic& topic, std::size_t bytes,
                           Policy policy);
+  static bool takes(const Link& link, std::size_t bytes);
   bool is_full(const Link& link, std::size_t bytes) const;
   bool was_idle();
   void stay_close(Lock& lock, const LinkPtr& link);
@@ -181,7 +182,9 @@ class Node {
   void attach(const std::shared_ptr<Connection>& connection);
   void detach(const LinkPtr& link, const std::string& reason);
   void connection_ended(const std::shared_ptr<Connection>& connection, const Status& why);
-  void link_broken(const LinkPtr& link, const std::string& reason);
+  void link_broken(const LinkPtr& link, const std::string& reason, bool by_fault = false);
+  bool has_prospered(const Link& link, bool by_fault);
+  bool worth_saying(Link& link, std::string_view fault);
   void declare_lost(const LinkPtr& link, std::string_view why);
   void say_why(const LinkPtr& link, const std::string& reason);
   void complain(const std::string& text);

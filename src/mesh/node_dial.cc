@@ -92,7 +92,6 @@ void Node::redial_later(const std::shared_ptr<Dialer>& dialer) {
 }
 
 void Node::dialer_joined(const std::shared_ptr<Dialer>& dialer) {
-  dialer->pause = std::chrono::milliseconds(0);
   dialer->duplicate_since = {};
   dialer->refusal.clear();
   if (std::exchange(dialer->joined, true)) return;

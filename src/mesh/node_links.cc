@@ -14,6 +14,13 @@ namespace {
 
 constexpr std::string_view kProcessEnded = "its process ended";
 
+// A link that has lasted this long is worth being dialled again without a pause.
+constexpr auto kLasting = std::chrono::seconds(1);
+
+// A fault comes again with every connection if its cause stays.
+constexpr auto kSayAnother = std::chrono::seconds(1);
+constexpr auto kSayAgain = std::chrono::seconds(10);
+
 }  // namespace
 
 // What a link hears besides events.
@@ -85,13 +92,17 @@ class Node::LinkControl final : public Inbound::Control {
     const auto link = link_.lock();
     if (clean) {
       said_goodbye = true;
-    } else {
-      log::warning("node {} closed the link: {}", link->peer.node,
-                   log::printable(std::move(reason)));
+      return;
+    }
+    said_why = true;
+    reason = log::printable(std::move(reason));
+    if (node_.worth_saying(*link, reason)) {
+      log::warning("node {} closed the link: {}", link->peer.node, reason);
     }
   }
 
   bool said_goodbye = false;
+  bool said_why = false;  // of this connection
 
  private:
   template <class Change>
@@ -179,6 +190,9 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
     if (connection->dialer()) redial_later(connection->dialer());
     return;
   }
+  link->attached_at = link->last_heard;
+  link->received_then = link->in.received();
+  static_cast<LinkControl*>(link->hears)->said_why = false;
   if (const auto& dialer = connection->dialer()) {
     dialer->link = link;
     dialer_joined(dialer);
@@ -210,6 +224,7 @@ Status Node::resume(const LinkPtr& link, Connection& connection) {
                        out.log.acknowledged(), out.log.last_sequence());
   }
   queued_bytes_ -= before - out.log.bytes();
+  link->acknowledged_then = out.log.acknowledged();
   if (links_.contains(link->peer.node)) {  // not its first connection
     ++out.reconnects;
     out.resent += resent;
@@ -273,12 +288,35 @@ void Node::detach(const LinkPtr& link, const std::string& reason) {
   connection->close();
 }
 
-void Node::link_broken(const LinkPtr& link, const std::string& reason) {
+// Whether the connection that ends has brought anything forward. If not, its successor may break
+// for the same reason, a frame that one side does not take perhaps: no hurry.
+bool Node::has_prospered(const Link& link, bool by_fault) {
+  if (reactor_.now() - link.attached_at >= kLasting) return true;
+  if (by_fault) return false;
+  const Lock lock(mutex_);
+  const OutLog& log = link.out.log;
+  if (log.acknowledged() > link.acknowledged_then) return true;
+  return log.all_acknowledged() && link.in.received() > link.received_then;
+}
+
+bool Node::worth_saying(Link& link, std::string_view fault) {
+  const auto now = reactor_.now();
+  const auto silence = link.fault == fault ? kSayAgain : kSayAnother;
+  if (!link.fault.empty() && now - link.fault_said < silence) return false;
+  link.fault = fault;
+  link.fault_said = now;
+  return true;
+}
+
+void Node::link_broken(const LinkPtr& link, const std::string& reason, bool by_fault) {
   const auto last = link->connection;
+  const bool prospered = has_prospered(*link, by_fault);
   detach(link, reason);
   for (const auto& dialer : dialers_) {
     const bool ours = dialer->link.lock() == link || (last && last->dialer() == dialer);
-    if (ours) redial_later(dialer);
+    if (!ours) continue;
+    if (prospered) dialer->pause = std::chrono::milliseconds(0);
+    redial_later(dialer);
   }
   if (dismissed_.erase(link->peer.node) > 0) return retire(link, true);
   if (died_unlinked_.erase(link->peer.node) > 0) declare_lost(link, kProcessEnded);
@@ -288,14 +326,16 @@ void Node::connection_ended(const std::shared_ptr<Connection>& connection, const
   forget(connection);
   const LinkPtr link = connection->link();
   if (link && link->connection == connection) {
-    if (static_cast<LinkControl*>(link->hears)->said_goodbye) {
+    const auto& heard = *static_cast<LinkControl*>(link->hears);
+    if (heard.said_goodbye) {
       detach(link, "goodbye");
       return retire(link, true);
     }
-    if (why.code() == Code::kInvalid) {
+    const bool broke_rules = why.code() == Code::kInvalid;
+    if (broke_rules && worth_saying(*link, why.message())) {
       log::error("link to node {} closed: {}", link->peer.node, why.message());
     }
-    return link_broken(link, why.message());
+    return link_broken(link, why.message(), broke_rules || heard.said_why);
   }
   if (link || connection->greeting().state() == Handshake::State::kFailed) return;
   const auto& dialer = connection->dialer();

@@ -91,7 +91,8 @@ Status Node::received(const LinkPtr& link) {
 
 // A hub's part: the events of one leaf for the others. Never waits; the credit of the leaf that
 // sends shrinks by what the others have not taken yet (update_grant). What a lost leaf would get
-// beyond its bound is dropped, as an emit of our own is: nobody waits for it.
+// beyond its bound is dropped, as an emit of our own is: nobody waits for it. So is what a leaf does
+// not take at all: its sender is not here to be told.
 void Node::relay(const LinkPtr& from, const Received& events) {
   Lock lock(mutex_);
   std::vector<Buffer> buffers;
@@ -114,7 +115,8 @@ void Node::relay(const LinkPtr& from, const Received& events) {
     OutTopic& topic = out_topic(out.topic_name);
     for (const LinkPtr& link : link_list_) {
       if (link == from || !wants(link->out, topic.name)) continue;
-      if (link->out.lost && is_full(*link, event.length)) {
+      const bool is_refused = !takes(*link, event.length);
+      if (is_refused || (link->out.lost && is_full(*link, event.length))) {
         ++link->out.dropped;
         ++link->out.gap;
         ++topic.dropped;

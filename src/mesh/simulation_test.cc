@@ -4,6 +4,7 @@
 //   DIVISI_SIM_SEEDS=100000 build/release/tests/mesh_simulation_test looks further
 #include "base/log.h"
 #include "mesh/testing/sim_cluster.h"
+#include "mesh/testing/sim_wire.h"
 
 #include <gtest/gtest.h>
 
@@ -62,6 +63,32 @@ TEST_F(SimulationTest, NothingIsLostRepeatedOrReorderedUnderAThousandSeedsOfFaul
 TEST_F(SimulationTest, SeedsThatOnceFailedHold) {
   if (std::getenv("DIVISI_SIM_SEED") != nullptr) return;
   for (const std::uint64_t seed : {1'513u, 3'755u, 3'796u}) holds(seed);
+}
+
+// A frame that one side never takes breaks every connection in this way.
+TEST_F(SimulationTest, ALinkThatBreaksAsSoonAsItIsThereIsDialledEverMoreSlowly) {
+  SimWorld world(1);
+  SimReactor reactors[2] = {SimReactor(world), SimReactor(world)};
+  std::unique_ptr<Node> nodes[2];
+  for (const int id : {0, 1}) {
+    NodeOptions options;
+    options.self.node = id;
+    if (id == 0) options.listen = "tcp://node0:1";
+    if (id == 1) options.dial = {"tcp://node0:1"};
+    nodes[id] = *Node::start(reactors[id], options, {});
+  }
+  std::function<void()> cut = [&] {
+    const auto peers = nodes[1]->peers();
+    if (!peers.empty() && peers.front().connected) {
+      for (const auto& wire : world.wires()) wire->cut(true);
+    }
+    world.after(std::chrono::milliseconds(1), cut);
+  };
+  cut();
+  world.run_for(std::chrono::seconds(20));
+  const auto reconnects = nodes[1]->stats().peers.at(0).reconnects;
+  EXPECT_GT(reconnects, 10u);
+  EXPECT_LT(reconnects, 60u);
 }
 
 }  // namespace
