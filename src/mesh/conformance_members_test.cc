@@ -1,5 +1,6 @@
 // A job that changes its size, on every medium: who is dialled, who is forgotten, who is waited
 // for.
+#include "mesh/testing/bad_wire.h"
 #include "mesh/testing/medium.h"
 #include "mesh/testing/test_node.h"
 
@@ -105,6 +106,37 @@ TEST_P(MembersConformance, APeerThatLeftAndIsStillListedIsDialledUntilItsSuccess
   const auto [survivor, bound] = left_by_node_zero(true);
   TestNode second(0, bound, {});  // nobody says a word about it
   EXPECT_TRUE(second.hears(PeerChange::kJoined, 1));
+}
+
+// What the two have exchanged before decides what the greeting says of it.
+TEST_P(MembersConformance, AProcessThatLivesAndIsWelcomeAgainIsLinkedAnew) {
+  for (const bool from_survivor : {false, true}) {
+    for (const bool from_dismissed : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", from_survivor, from_dismissed));
+      TestNode dismissed(1, fresh(), {});
+      BadWire wire(dismissed->address());
+      TestNode survivor(0, fresh(), {});
+      welcome(survivor, place(1, wire.address()));
+      link(survivor, dismissed);
+      Inbox<int> at_survivor;
+      Inbox<int> at_dismissed;
+      survivor.on("n", [&](int n) { at_survivor.add(n); });
+      dismissed.on("n", [&](int n) { at_dismissed.add(n); });
+      ASSERT_TRUE(!from_survivor || survivor.emit("n", 1).ok());
+      ASSERT_TRUE(!from_dismissed || dismissed.emit("n", 1).ok());
+      ASSERT_TRUE(survivor->flush(kDeadline) && dismissed->flush(kDeadline));
+      dismiss(survivor, place(1, wire.address()));
+      wire.cut();
+      ASSERT_TRUE(survivor.hears(PeerChange::kLeft, 1));
+      ASSERT_TRUE(eventually([&] { return !dismissed.linked_with(0); }));
+      welcome(survivor, place(1, wire.address()));
+      ASSERT_TRUE(eventually([&] { return survivor.linked_with(1) && dismissed.linked_with(0); }));
+      ASSERT_TRUE(survivor.emit("n", 2).ok());
+      ASSERT_TRUE(dismissed.emit("n", 2).ok());
+      EXPECT_TRUE(at_dismissed.reaches(from_survivor ? 2 : 1));
+      EXPECT_TRUE(at_survivor.reaches(from_dismissed ? 2 : 1));
+    }
+  }
 }
 
 TEST_P(MembersConformance, MainDoesNotWaitForWhoIsGone) {

@@ -17,7 +17,11 @@ constexpr auto kLinger = std::chrono::seconds(1);
 
 Connection::Connection(Node& node, std::shared_ptr<io::Stream> stream,
                        std::shared_ptr<Node::Dialer> dialer, std::uint64_t number)
-    : node_(node), stream_(std::move(stream)), dialer_(std::move(dialer)), number_(number) {}
+    : node_(node),
+      stream_(std::move(stream)),
+      dialer_(std::move(dialer)),
+      number_(number),
+      opened_after_(node.last_attachment_) {}
 
 void Connection::start() {
   const auto role = dialled() ? Handshake::Role::kDialler : Handshake::Role::kAcceptor;

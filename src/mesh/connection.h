@@ -30,6 +30,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool dialled() const { return dialer_ != nullptr; }
   bool open() const { return !closed_; }
   std::uint64_t number() const { return number_; }
+  // The last attachment of any link when this connection was opened: of what the peer says in its
+  // greeting we know only that it is not older.
+  std::uint64_t opened_after() const { return opened_after_; }
   const std::shared_ptr<Node::Dialer>& dialer() const { return dialer_; }
   const std::shared_ptr<io::Stream>& stream() const { return stream_; }
   const Handshake& greeting() const { return *handshake_; }
@@ -51,6 +54,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::shared_ptr<io::Stream> stream_;
   const std::shared_ptr<Node::Dialer> dialer_;
   const std::uint64_t number_;
+  const std::uint64_t opened_after_;
 
   FrameReader reader_;
   std::unique_ptr<Handshake> handshake_;

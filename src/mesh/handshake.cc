@@ -63,6 +63,8 @@ bool read_admission(std::string_view key, Unpacker& in, Identity& peer, Resume& 
     resume.credit = unsigned_number(in, "credit");
   } else if (key == "listen") {
     peer.listen = bounded_text(in, "listen");
+  } else if (key == "linked") {
+    resume.linked = in.boolean();
   } else if (key == "max_message") {
     peer.max_message = unsigned_number(in, "max_message");
   } else if (key == "labels") {
@@ -299,7 +301,7 @@ void Handshake::send_proof() {
 void Handshake::send_admission(Kind kind, const Resume& resume) {
   const bool with_proof = kind == Kind::kProof;
   Packer body;
-  body.map(with_proof ? 6 : 5);
+  body.map(with_proof ? 7 : 6);
   if (with_proof) {
     body.text("proof");
     body.bytes(proof_of(role_));
@@ -308,6 +310,8 @@ void Handshake::send_admission(Kind kind, const Resume& resume) {
   body.unsigned_integer(resume.received);
   body.text("credit");
   body.unsigned_integer(resume.credit);
+  body.text("linked");
+  body.boolean(resume.linked.value_or(false));
   body.text("listen");
   body.text(self_.listen);
   body.text("max_message");

@@ -39,6 +39,8 @@ struct Identity {
 struct Resume {
   std::uint64_t received = 0;  // last sequence number received from this incarnation
   std::uint64_t credit = 0;    // bytes that may be sent on the new connection
+  // Whether the teller has a link with this incarnation, whose numbers go on; not all say.
+  std::optional<bool> linked{};
 };
 
 // Why a peer was refused; a number on the wire, stable across versions.

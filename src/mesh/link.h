@@ -80,6 +80,7 @@ struct Link {
   std::uint64_t acknowledged_bytes = 0;  // of in.connection_bytes()
   std::unique_ptr<io::Timer> ack_timer;
 
+  std::uint64_t attachment = 0;  // of the last connection, in the order of all; 0: had none
   // How far both sides were when the connection began, for Node::has_prospered().
   io::TimePoint attached_at{};
   std::uint64_t acknowledged_then = 0;

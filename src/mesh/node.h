@@ -180,6 +180,8 @@ class Node {
   LinkPtr make_link(const Identity& peer);
   Status resume(const LinkPtr& link, Connection& connection);
   void attach(const std::shared_ptr<Connection>& connection);
+  void begin_anew(const LinkPtr& link);
+  void list_links();  // mutex_ held
   void detach(const LinkPtr& link, const std::string& reason);
   void connection_ended(const std::shared_ptr<Connection>& connection, const Status& why);
   void link_broken(const LinkPtr& link, const std::string& reason, bool by_fault = false);
@@ -260,6 +262,7 @@ class Node {
   std::set<int> died_unlinked_;
   std::set<int> dismissed_;  // still connected, see dismiss()
   std::uint64_t next_connection_ = 1;
+  std::uint64_t last_attachment_ = 0;
   std::optional<io::TimePoint> complained_at_;                  // about a stranger
   std::uint64_t complaints_kept_ = 0;                           // since then
   std::string incoming_refusal_;                                // the last, and whose

@@ -145,7 +145,7 @@ Handshake::Verdict Node::admit(const Connection& connection, const Identity& pee
     std::erase(greeting_, other);
     if (other->dialer() && other->dialer() != connection.dialer()) redial_later(other->dialer());
   }
-  if (!existing) return {RejectCode::kProtocol, "", {0, credit}};
+  if (!existing) return {RejectCode::kProtocol, "", {0, credit, false}};
   const bool has_connection = existing->connection && existing->connection.get() != &connection;
   if (existing->peer.incarnation != peer.incarnation) {
     const auto silence = reactor_.now() - existing->last_heard;
@@ -156,7 +156,7 @@ Handshake::Verdict Node::admit(const Connection& connection, const Identity& pee
                           peer.node, existing->peer.listen),
               {}};
     }
-    return {RejectCode::kProtocol, "", {0, credit}};
+    return {RejectCode::kProtocol, "", {0, credit, false}};
   }
   if (has_connection) {
     // The same side dialled again: it has given the old connection up.
@@ -167,7 +167,9 @@ Handshake::Verdict Node::admit(const Connection& connection, const Identity& pee
     detach(existing, "replaced by a new connection");
   }
   const std::uint64_t queued = existing->gauge->queued.load();
-  return {RejectCode::kProtocol, "", {existing->in.received(), credit - std::min(credit, queued)}};
+  return {RejectCode::kProtocol,
+          "",
+          {existing->in.received(), credit - std::min(credit, queued), existing->attachment != 0}};
 }
 
 void Node::greeted(const std::shared_ptr<Connection>& connection) {

@@ -184,12 +184,21 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
   link->acknowledged_bytes = 0;
   connection->set_link(link);
   if (const Status resumed = resume(link, *connection); !resumed.ok()) {
-    log::error("cannot resume with node {}: {}", peer.node, resumed.message());
     connection->close();
     link->connection = nullptr;
+    if (fresh) {
+      log::debug("node {} has a link that is gone here; it will begin anew", peer.node);
+    } else {
+      if (worth_saying(*link, resumed.message())) {
+        log::error("cannot resume with node {}: {}", peer.node, resumed.message());
+      }
+      // Unless the greeting is older than what the two have said to each other since.
+      if (link->attachment <= connection->opened_after()) begin_anew(link);
+    }
     if (connection->dialer()) redial_later(connection->dialer());
     return;
   }
+  link->attachment = ++last_attachment_;
   link->attached_at = link->last_heard;
   link->received_then = link->in.received();
   static_cast<LinkControl*>(link->hears)->said_why = false;
@@ -219,6 +228,10 @@ Status Node::resume(const LinkPtr& link, Connection& connection) {
   link->peer = connection.greeting().peer();
   const std::size_t before = out.log.bytes();
   const std::uint64_t resent = out.log.sent_after(theirs.received);
+  const bool has_history = link->in.received() > 0 || out.log.acknowledged() > 0;
+  if (has_history && theirs.linked == false) {
+    return make_status(Code::kInvalid, "it has let go of the link");
+  }
   if (!out.log.rewind(theirs.received)) {
     return make_status(Code::kInvalid, "it has event {}, we have {} to {}", theirs.received,
                        out.log.acknowledged(), out.log.last_sequence());
@@ -260,14 +273,36 @@ Status Node::resume(const LinkPtr& link, Connection& connection) {
   }
   links_.emplace(link->peer.node, link);
   departed_.erase(link->peer.node);
-  link_list_.clear();
-  for (const auto& [id, each] : links_) link_list_.push_back(each);
-  ++links_version_;
+  list_links();
   write_some(lock, link);
   open_relay(lock);
   grant_after_relay(lock, link);
   changed_.notify_all();
   return {};
+}
+
+void Node::list_links() {
+  link_list_.clear();
+  for (const auto& [id, each] : links_) link_list_.push_back(each);
+  ++links_version_;
+}
+
+// The peer lives but can not go on where this link stands, because it has retired its own. A new
+// one takes its place, so that the next greeting finds both sides at their beginning.
+void Node::begin_anew(const LinkPtr& link) {
+  declare_lost(link, "it has let go of the link");
+  retire(link, false);
+  const LinkPtr next = make_link(link->peer);
+  next->last_heard = link->last_heard;
+  for (const auto& dialer : dialers_) {
+    if (dialer->link.lock() == link) dialer->link = next;
+  }
+  const Lock lock(mutex_);
+  next->out.undelivered = link->out.undelivered;
+  next->out.lost = true;
+  next->out.disconnected_at = link->out.disconnected_at;
+  links_.emplace(next->peer.node, next);
+  list_links();
 }
 
 // Takes the connection away from its link; the link stays and may get another one.
@@ -397,9 +432,7 @@ void Node::retire(const LinkPtr& link, bool said_goodbye) {
     const auto found = links_.find(link->peer.node);
     if (found != links_.end() && found->second == link) links_.erase(found);
     if (said_goodbye) departed_.insert(link->peer.node);
-    link_list_.clear();
-    for (const auto& [id, each] : links_) link_list_.push_back(each);
-    ++links_version_;
+    list_links();
     undelivered_ += events;
     changed_.notify_all();
     grant_after_relay(lock, link);
