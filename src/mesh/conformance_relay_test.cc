@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace divisi::mesh::testing {
 namespace {
@@ -39,7 +42,7 @@ class RelayedStar {
     wire.stall(true);
     std::jthread emitter([this] { emit_all(); });
     EXPECT_TRUE(eventually([&] {
-      return hub.stats_of(3).queued_bytes >= options.queue_bytes &&
+      return hub.stats_of(3).queued_bytes >= options.queue_bytes / 3 &&
              one->stats_of(0).queued_bytes > options.queue_bytes - kEventBytes - 1'000;
     }));
     return emitter;
@@ -139,6 +142,53 @@ TEST_P(RelayConformance, WhoWaitsForAStuckLeafGoesOnWhenItsSuccessorIsThere) {
   emitter.join();
   star.expect_all_at_leaf_two();
   EXPECT_TRUE(star.hub.hears(PeerChange::kBack, 3));
+}
+
+TEST_P(RelayConformance, TheHubKeepsToItsMemoryWithAllLeavesStuck) {
+  constexpr std::size_t kLeaves = 4;
+  constexpr int kEach = 2'000;
+  NodeOptions relaying = small_queues(kDeadline);
+  relaying.memory_bytes = 2 << 20;
+  relaying.relay = true;
+  relaying.expected_peers = kLeaves;
+  NodeOptions options = small_queues(kDeadline);
+  options.queue_bytes = 64 * 1024;
+  Door door;
+  Inbox<int> seen[kLeaves];
+  TestNode hub(0, fresh(), {}, relaying);
+  std::vector<std::unique_ptr<TestNode>> leaves;
+  for (std::size_t i = 0; i < kLeaves; ++i) {
+    const int id = static_cast<int>(i) + 1;
+    leaves.push_back(std::make_unique<TestNode>(id, "", std::vector{hub->address()}, options));
+    leaves.back()->on("n", [&, i](int n, const Buffer&) {
+      door.pass();
+      seen[i].add(n);
+    });
+  }
+  for (const auto& leaf : leaves) link(hub, *leaf);
+  {
+    std::vector<std::jthread> emitters;
+    for (const auto& leaf : leaves) {
+      emitters.emplace_back([&leaf] {
+        for (int n = 0; n < kEach; ++n) EXPECT_TRUE(leaf->emit("n", n, Buffer(1'000)).ok());
+      });
+    }
+    // Everybody waits: the leaves' queues are full, and nothing has moved at the hub for a while.
+    std::size_t kept = 0;
+    int quiet = 0;
+    EXPECT_TRUE(eventually([&] {
+      std::size_t now = 0;
+      for (const PeerStats& peer : hub->stats().peers) now += peer.queued_bytes;
+      const bool all_full = std::ranges::all_of(leaves, [&](const auto& leaf) {
+        return leaf->stats_of(0).queued_bytes > options.queue_bytes - 2'000;
+      });
+      quiet = all_full && now == std::exchange(kept, now) ? quiet + 1 : 0;
+      return quiet == 100;
+    }));
+    EXPECT_LE(kept, relaying.memory_bytes);
+    door.open();
+  }
+  for (auto& each : seen) EXPECT_TRUE(each.reaches((kLeaves - 1) * kEach));
 }
 
 }  // namespace

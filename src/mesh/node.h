@@ -202,7 +202,14 @@ class Node {
   void relay(const LinkPtr& from, const Received& events);
   void open_relay(Lock& lock);  // mutex_ held
   void grant_after_relay(Lock& lock, const LinkPtr& acknowledged_by);
-  void update_grant(Link& link);  // mutex_ held
+  struct Backlog {  // the largest log of a hub that relays, whose it is, and the next one
+    std::uint64_t largest = 0;
+    std::uint64_t second = 0;
+    const Link* of = nullptr;
+  };
+  Backlog relay_backlog() const;                          // mutex_ held
+  void update_grant(Link& link, const Backlog& backlog);  // mutex_ held
+  void update_grant(Link& link) { update_grant(link, relay_backlog()); }
   void schedule_ack(const LinkPtr& link);
   std::uint64_t least_window() const;
   std::uint64_t window() const;  // mutex_ held

@@ -16,8 +16,10 @@ namespace {
 constexpr auto kAckDelay = std::chrono::milliseconds(5);
 constexpr std::uint64_t kAckBytes = 512 * 1024;
 
-// No link is given less than this, however many there are.
+// No link is given less than this, however many there are. At a hub that relays the bytes of one
+// leaf may wait in the logs of all others: there this keeps 64 leaves within the usual memory.
 constexpr std::uint64_t kLeastWindow = 1 << 20;
+constexpr std::uint64_t kLeastRelayWindow = 64 * 1024;
 
 // What a peer may send beyond its credit: the frame that passes the limit, and the padding before.
 constexpr std::uint64_t kOneFrame = kHeaderBytes + 8 + kChunkBytes + kBufferAlignment;
@@ -91,8 +93,8 @@ Status Node::received(const LinkPtr& link) {
 
 // A hub's part: the events of one leaf for the others. Never waits; the credit of the leaf that
 // sends shrinks by what the others have not taken yet (update_grant). What a lost leaf would get
-// beyond its bound is dropped, as an emit of our own is: nobody waits for it. So is what a leaf does
-// not take at all: its sender is not here to be told.
+// beyond its bound is dropped, as an emit of our own is: nobody waits for it. So is what a leaf
+// does not take at all: its sender is not here to be told.
 void Node::relay(const LinkPtr& from, const Received& events) {
   Lock lock(mutex_);
   std::vector<Buffer> buffers;
@@ -146,9 +148,10 @@ void Node::open_relay(Lock& lock) {
 // A leaf has taken something, or nobody waits for it any more: the others may send again.
 void Node::grant_after_relay(Lock& lock, const LinkPtr& acknowledged_by) {
   if (!options_.relay) return;
+  const Backlog backlog = relay_backlog();
   for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
     if (link == acknowledged_by || !link->connection) continue;
-    update_grant(*link);
+    update_grant(*link, backlog);
     if (link->out.grant - link->out.grant_told < window() / 4) continue;
     add_ack(link->out);
     write_some(lock, link);
@@ -183,24 +186,40 @@ void Node::schedule_ack(const LinkPtr& link) {
 }
 
 std::uint64_t Node::least_window() const {
-  return std::min<std::uint64_t>(kLeastWindow, options_.queue_bytes);
+  return std::min<std::uint64_t>(options_.relay ? kLeastRelayWindow : kLeastWindow,
+                                 options_.queue_bytes);
 }
 
 std::uint64_t Node::window() const {
   if (options_.relay && !relay_open_) return 0;
-  const std::uint64_t share = options_.memory_bytes / 2 / std::max<std::size_t>(1, links_.size());
+  const std::uint64_t links = std::max<std::size_t>(1, links_.size());
+  std::uint64_t share = std::min<std::uint64_t>(options_.memory_bytes / 2 / links,  //
+                                                options_.queue_bytes);
+  if (options_.relay) share /= links;  // all of them may fill the log of each other one
   return std::clamp<std::uint64_t>(share, least_window(), options_.queue_bytes);
 }
 
-void Node::update_grant(Link& link) {
-  const std::uint64_t room = window();
-  std::uint64_t queued = link.gauge->queued.load();
-  if (options_.relay) {  // what waits at the hub for the slowest leaf counts as not consumed
-    for (const LinkPtr& other : link_list_) {
-      if (other.get() == &link || other->out.lost) continue;
-      queued = std::max<std::uint64_t>(queued, other->out.log.bytes());
+// Without the lost: nobody waits for them.
+Node::Backlog Node::relay_backlog() const {
+  Backlog backlog;
+  if (!options_.relay) return backlog;
+  for (const LinkPtr& link : link_list_) {
+    const std::uint64_t bytes = link->out.lost ? 0 : link->out.log.bytes();
+    if (bytes > backlog.largest) {
+      backlog.second = std::exchange(backlog.largest, bytes);
+      backlog.of = link.get();
+    } else {
+      backlog.second = std::max(backlog.second, bytes);
     }
   }
+  return backlog;
+}
+
+void Node::update_grant(Link& link, const Backlog& backlog) {
+  const std::uint64_t room = window();
+  // What waits at a hub for the slowest other leaf counts as not consumed.
+  const std::uint64_t waiting = backlog.of == &link ? backlog.second : backlog.largest;
+  const std::uint64_t queued = std::max(link.gauge->queued.load(), waiting);
   const std::uint64_t received = link.in.connection_bytes() + link.connection->reader().padding();
   link.out.grant = std::max(link.out.grant, received + room - std::min(room, queued));
 }
