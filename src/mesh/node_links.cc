@@ -157,6 +157,7 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
   if (link && link->peer.incarnation != peer.incarnation) {
     if (!link->out.lost) declare_lost(link, "a new process has taken its place");
     successor = true;
+    died_unlinked_.erase(peer.node);
     retire(link, false);
     undelivered = link->out.undelivered;
     link = nullptr;
@@ -488,6 +489,8 @@ void Node::tick() {
       declare_lost(link, why);
     }
     if (!link->connection) continue;
+    // The one that was said to have died would be silent by now.
+    if (now - link->attached_at > options_.lost_after) died_unlinked_.erase(link->peer.node);
     Lock lock(mutex_);
     if (now - link->out.last_written >= options_.heartbeat) {
       add_control(link->out, Kind::kPing, 0, 0, {});

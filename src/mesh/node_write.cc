@@ -89,6 +89,8 @@ std::size_t Node::gather(Outbound& out, std::span<iovec> parts, std::size_t& con
   if (control_bytes > 0) {
     parts[count++] = {out.control_writing.data() + out.control_written, control_bytes};
   }
+  // No event before what was said earlier and waits behind half written lists.
+  if (control_bytes > 0 && !out.control.empty()) return count;
   if (most == 0) return count;
   std::size_t total = 0;
   const std::size_t added =

@@ -413,9 +413,31 @@ std::size_t OutLog::to_frame_end() const {
   return at - std::min(at, before);
 }
 
+std::uint64_t OutLog::handed_out() const {
+  if (unsent_bytes_ == 0) return last_sequence();
+  if (gathered_end_ > first_segment_) {  // being written
+    return segments_[gathered_end_ - first_segment_ - 1].last_sequence;
+  }
+  const Segment& segment = segments_[cursor_segment_];
+  std::uint64_t last =
+      cursor_segment_ > 0 ? segments_[cursor_segment_ - 1].last_sequence : acknowledged_;
+  if (cursor_offset_ > 0 && !segment.starts_frame) return segment.last_sequence;
+  const std::byte* const bytes = segment.data.data() + segment.begin;
+  for (std::size_t at = 0; at < cursor_offset_;) {
+    if (static_cast<Kind>(bytes[at]) == Kind::kPad) {
+      ++at;
+      continue;
+    }
+    const FrameHeader header = read_header(bytes + at);
+    last = header.sequence;
+    at += kHeaderBytes + header.length;
+  }
+  return last;
+}
+
 bool OutLog::acknowledge(std::uint64_t sequence) {
-  if (sequence >= next_sequence_) return false;
   if (sequence <= acknowledged_) return true;
+  if (sequence > handed_out()) return false;
   acknowledged_ = sequence;
   free_acknowledged();
   return true;
@@ -461,7 +483,7 @@ std::size_t OutLog::walk_to(std::uint64_t sequence, const Segment& segment) cons
 }
 
 bool OutLog::rewind(std::uint64_t sequence) {
-  if (sequence >= next_sequence_ || sequence < acknowledged_) return false;
+  if (sequence < acknowledged_ || sequence > std::max(acknowledged_, handed_out())) return false;
   acknowledged_ = sequence;
   cursor_segment_ = 0;
   cursor_offset_ = 0;

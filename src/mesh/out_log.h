@@ -70,11 +70,14 @@ class OutLog {
   // Bytes to write before the cursor is between two frames again; 0 when it is.
   std::size_t to_frame_end() const;
 
+  // The last frame of which a byte was handed out.
+  std::uint64_t handed_out() const;
+
   // Frees what the peer has. False if `sequence` was never sent: the peer is broken.
   bool acknowledge(std::uint64_t sequence);
 
   // After a reconnect: the peer has everything up to `sequence`, the rest is unsent again.
-  // False if that number is outside of what is kept.
+  // False if that number is outside of what was sent and is kept.
   bool rewind(std::uint64_t sequence);
 
   // How many frames behind `sequence` were written, at least in part: they will be sent twice.

@@ -91,5 +91,24 @@ TEST_F(SimulationTest, ALinkThatBreaksAsSoonAsItIsThereIsDialledEverMoreSlowly) 
   EXPECT_LT(reconnects, 60u);
 }
 
+TEST_F(SimulationTest, TheDeathOfAPredecessorIsNotHeldAgainstItsSuccessor) {
+  SimWorld world(1);
+  SimReactor reactors[2] = {SimReactor(world), SimReactor(world)};
+  std::vector<PeerChange> changes;
+  NodeOptions options;
+  options.listen = "tcp://node0:1";
+  const auto survivor = *Node::start(
+      reactors[0], options, [&](PeerChange change, const PeerInfo&) { changes.push_back(change); });
+  survivor->peer_died(1);  // before it was linked
+  options.self.node = 1;
+  options.listen.clear();
+  options.dial = {"tcp://node0:1"};
+  const auto successor = *Node::start(reactors[1], options, {});
+  world.run_for(std::chrono::seconds(20));
+  for (const auto& wire : world.wires()) wire->cut(true);
+  world.run_for(std::chrono::seconds(2));
+  EXPECT_EQ(changes, std::vector{PeerChange::kJoined});
+}
+
 }  // namespace
 }  // namespace divisi::mesh::testing

@@ -129,7 +129,8 @@ class Stranger:
             self.credit = struct.unpack("<Q", got.content)[0]
             self.forget(got.number)
         elif got.kind == SUBSCRIBE:
-            self.heard = msgpack.unpackb(got.content) + ([] if got.flags & 1 else self.heard)
+            self.heard = [] if got.flags & 1 else self.heard
+            self.heard += msgpack.unpackb(got.content)
         elif got.kind == READY:
             self.peer_ready = True
         elif got.kind == PING:
@@ -291,6 +292,12 @@ void answer() {
   });
   task.on("raw", [](const divisi::Buffer& bytes) { task.emit("raw", only_remote, bytes); });
   task.on("tensor", [](const divisi::Tensor& tensor) { task.emit("tensor", only_remote, tensor); });
+  task.on("listen", [](int count) {
+    for (int i = 0; i < count; ++i) task.on(std::to_string(i) + std::string(240, '.'), [] {});
+    task.on("the last", [] {});
+    task.emit("listening", only_remote);
+    std::printf("listens\n");
+  });
   static std::atomic<bool> released{false};
   router.on("release", [] {
     released = true;
@@ -318,7 +325,7 @@ DIVISI_MAIN(answer)
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / os.environ.get("DIVISI_BUILD", "build/release")
 TOPICS = ["bare", *("task." + event for event in (
-    "numbers", "greeting", "counted", "state", "made", "taken", "raw", "tensor", "to", "ending"))]
+    "numbers", "greeting", "counted", "state", "made", "taken", "raw", "tensor", "to", "listening", "ending"))]
 scratch = directory = None
 node_ids = itertools.count(1)
 
@@ -373,6 +380,13 @@ class Job:
         for line in self.process.stdout:
             self.lines.put(line.rstrip("\n"))
         self.lines.put(None)
+
+    def prints(self, text, within):
+        with contextlib.suppress(queue.Empty):
+            while text not in self.lines.get(timeout=within):
+                pass
+            return True
+        return False
 
     def wait_until_printed(self, text):
         end = time.monotonic() + DEADLINE
@@ -618,6 +632,25 @@ class Events(StrangerTest):
         self.assertEqual([learner.event().args[0] for _ in range(2)], ["a learner", "a stranger"])
         self.assertEqual([other.event().args[0] for _ in range(2)], ["a stranger", "a million and one"])
         self.assert_works(learner)
+
+
+class Order(StrangerTest):
+    def test_no_event_passes_what_was_said_before_it(self):
+        stranger = Stranger(next(node_ids), topics=TOPICS)
+        sock = prepared(socket.socket())
+        self.addCleanup(sock.close)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        sock.connect(("127.0.0.1", self.job.port))
+        stranger.connect(sock)
+        stranger.write(frame(READY))
+        stranger.emit("task.listen", 30_000)  # far more names than the socket takes
+        while not self.job.prints("listens", within=1):
+            stranger.write(frame(PING))
+        while not stranger.events:
+            stranger.write(frame(PING))  # reading takes long enough to be thought lost
+            stranger.step()
+        self.assertEqual(stranger.event().topic, "task.listening")
+        self.assertIn("task.the last", stranger.heard)
 
 
 class Resume(StrangerTest):
