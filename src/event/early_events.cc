@@ -33,7 +33,7 @@ bool EarlyEvents::keep(const RemoteEvent& event, const std::function<bool()>& is
   if (found == by_name_.end() || is_heard()) return false;
   std::size_t size = event.payload.body.size();
   for (const Buffer& buffer : event.payload.buffers) size += buffer.size();
-  std::deque<Kept>& kept = found->second;
+  std::deque<Kept>& kept = found->second->kept;
   kept.push_back({numbers_.fetch_add(1) + 1, Payload::copy_of(event.payload), size});
   bytes_ += size;
   while (!kept.empty() && (kept.size() > kMostOfAName || bytes_ > kMostBytes)) {
@@ -49,10 +49,13 @@ std::optional<Payload> EarlyEvents::take(std::string_view event) {
   is_used_.store(true);
   const auto found = by_name_.find(event);
   if (found == by_name_.end()) {
-    by_name_.emplace(event, std::deque<Kept>());
+    names_.push_front({std::string(event), {}});
+    by_name_.emplace(names_.front().name, names_.begin());
+    if (names_.size() > kMostNames) forget_oldest();
     return std::nullopt;
   }
-  std::deque<Kept>& kept = found->second;
+  names_.splice(names_.begin(), names_, found->second);
+  std::deque<Kept>& kept = found->second->kept;
   std::optional<Payload> answer;
   while (!kept.empty() && !answer) {
     Kept& oldest = kept.front();
@@ -67,10 +70,24 @@ std::optional<Payload> EarlyEvents::take(std::string_view event) {
   return answer;
 }
 
+void EarlyEvents::forget_oldest() {
+  const Name& oldest = names_.back();
+  for (const Kept& kept : oldest.kept) bytes_ -= kept.size;
+  unheard_.add(oldest.kept.size());
+  by_name_.erase(oldest.name);
+  names_.pop_back();
+}
+
+std::size_t EarlyEvents::names() const {
+  const std::lock_guard lock(mutex_);
+  return names_.size();
+}
+
 void EarlyEvents::clear() {
   const std::lock_guard lock(mutex_);
-  for (const auto& [name, kept] : by_name_) unheard_.add(kept.size());
+  for (const Name& name : names_) unheard_.add(name.kept.size());
   by_name_.clear();
+  names_.clear();
   bytes_ = 0;
 }
 

@@ -4,7 +4,8 @@
 //
 // The pong may be here before the wait is. So remote events that nobody listens to are kept for a
 // while if their name has been waited for before, and a wait takes one that came after the calling
-// thread's last emit. Not older ones: a wait is for what comes next.
+// thread's last emit. Not older ones: a wait is for what comes next. Names may be made up as one
+// goes (wait_for("reply_17")), so only those waited for last are remembered.
 #pragma once
 
 #include "divisi/payload.h"
@@ -15,11 +16,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 namespace divisi::event {
 
@@ -42,23 +44,33 @@ class EarlyEvents {
 
   void clear();
 
+  // Names that are remembered: those waited for last, at most kMostNames.
+  static constexpr std::size_t kMostNames = 1024;
+  std::size_t names() const;
+
  private:
   struct Kept {  // NOLINT(cppcoreguidelines-pro-type-member-init): made whole
     std::uint64_t number;
     Payload payload;
     std::size_t size;
   };
+  struct Name {
+    std::string name;
+    std::deque<Kept> kept;
+  };
 
   void note_emit_slowly() const noexcept;
+  void forget_oldest();  // with mutex_ held
 
   Unheard& unheard_;
   const std::uint64_t id_;            // no other one ever had it, as it may have had the address
   std::atomic<bool> is_used_{false};  // somebody has waited
   std::atomic<std::uint64_t> numbers_{0};
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   // Guarded by mutex_.
-  std::map<std::string, std::deque<Kept>, std::less<>> by_name_;  // names that were waited for
+  std::list<Name> names_;  // the one waited for last comes first
+  std::unordered_map<std::string_view, std::list<Name>::iterator> by_name_;  // keys lie in names_
   std::size_t bytes_ = 0;
 };
 

@@ -53,17 +53,21 @@ class LoopCore::Sink final : public Dispatcher {
     }
     const ListenerList* list = entry_ != nullptr ? held_.hold(*entry_) : nullptr;
     if (list == nullptr) {
-      if (entry_ == nullptr) return unheard(event);
       if (keep_early(event)) return;
-      list = held_.hold(*entry_);  // somebody has come meanwhile
+      if (entry_ != nullptr) list = held_.hold(*entry_);  // somebody has come meanwhile
       if (list == nullptr) return unheard(event);
     }
     for (const auto& listener : list->items) core_.run_one(*listener, *entry_, event.payload);
   }
 
  private:
-  bool keep_early(const RemoteEvent& event) const {
-    return core_.early_.keep(event, [this] { return entry_->listeners.load() != nullptr; });
+  // The table may have forgotten a name that is waited for now and then.
+  bool keep_early(const RemoteEvent& event) {
+    const ReadSection reading;
+    return core_.early_.keep(event, [&] {
+      if (entry_ == nullptr) entry_ = core_.table_.find(event.event, EventTable::hash(event.event));
+      return entry_ != nullptr && entry_->listeners.load() != nullptr;
+    });
   }
   void unheard(const RemoteEvent& event) {
     core_.unheard_.add(1);

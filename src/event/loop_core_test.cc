@@ -165,6 +165,17 @@ TEST(LoopCoreTest, AWaitIsNotForWhatCameBeforeTheLastEmit) {
   std::thread([&] { EXPECT_EQ(waited(loop, 0ns), std::nullopt) << "another thread's"; }).join();
 }
 
+TEST(LoopCoreTest, ManyOtherNamesDoNotMakeAnEarlyAnswerUnheard) {
+  EventLoop loop;
+  LoopCore& core = *loop.core();
+  EXPECT_EQ(waited(loop, 0ns), std::nullopt);
+  for (int i = 0; i < 500; ++i) loop.wait_for("other_" + std::to_string(i), 0ns);
+  core.note_emit();
+  ASSERT_TRUE(core.post(numbers("answer", {1})));
+  core.drain_here();
+  EXPECT_EQ(waited(loop, 0ns), 1);
+}
+
 TEST(LoopCoreTest, OnlySoManyEarlyAnswersAreKept) {
   EventLoop loop;
   LoopCore& core = *loop.core();

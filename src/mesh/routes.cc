@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
-#include <set>
 #include <utility>
 
 namespace divisi::mesh {
@@ -27,7 +26,7 @@ namespace {
 
 struct Entry {
   InEvent event;
-  const std::string* name;
+  const std::string* name;  // of the batch
 };
 
 // Lists of entries for reuse: a full read makes one of some 200 KB, which malloc would map and
@@ -108,16 +107,18 @@ class Routes::EventBatch final : public event::Batch {
     }
   }
 
-  void add(const InEvent& event, const Buffer& owner, const std::string* name) {
-    entries_.push_back({event, name});
+  void add(const InEvent& event, const Buffer& owner, const Name& name) {
+    if (names_.empty() || names_.back() != name) names_.push_back(name);
+    entries_.push_back({event, name.get()});
     if (owners_.empty() || owners_.back().data() != owner.data()) owners_.push_back(owner);
     entries_.back().event.owner = static_cast<std::uint16_t>(owners_.size() - 1);
     bytes_ += event.length;
   }
 
   // A held event learns its name when its listener comes.
-  void rename(const std::string* name) {
-    for (Entry& entry : entries_) entry.name = name;
+  void rename(const Name& name) {
+    names_.assign(1, name);
+    for (Entry& entry : entries_) entry.name = name.get();
   }
 
   void reserve(std::size_t events) {
@@ -146,24 +147,10 @@ class Routes::EventBatch final : public event::Batch {
   const bool trace_;
   std::chrono::steady_clock::time_point arrived_;  // with trace_ only
   std::vector<Buffer> owners_;
+  std::vector<Name> names_;  // of the entries; one again when another came between
   std::vector<Entry> entries_;
   std::uint64_t bytes_ = 0;
 };
-
-namespace {
-
-// Names that were ever listened to. They live as long as the process, because a batch may still
-// wait in a loop when its node is gone; there are only as many as the program has event names.
-const std::string* intern(std::string_view name) {
-  static std::mutex mutex;
-  static auto* const names = new std::set<std::string, std::less<>>;
-  const std::lock_guard lock(mutex);
-  auto found = names->find(name);
-  if (found == names->end()) found = names->emplace(name).first;
-  return &*found;
-}
-
-}  // namespace
 
 bool Routes::subscribe(std::string_view topic, std::string_view event, const LoopPtr& loop) {
   bool drain = false;
@@ -175,7 +162,7 @@ bool Routes::subscribe(std::string_view topic, std::string_view event, const Loo
     for (const Sink& sink : route.sinks) {
       if (sink.loop == loop) return false;
     }
-    route.sinks.push_back({loop, intern(event)});
+    route.sinks.push_back({loop, std::make_shared<const std::string>(event)});
     loop->count_unheard_in(unheard_);
     ++version_;
     if (auto held = held_.extract(std::string(topic))) {
@@ -294,14 +281,14 @@ namespace {
 
 class LocalBatch final : public event::Batch {
  public:
-  LocalBatch(const std::string* name, Payload payload, int self)
-      : name_(name), payload_(std::move(payload)), self_(self) {}
+  LocalBatch(std::shared_ptr<const std::string> name, Payload payload, int self)
+      : name_(std::move(name)), payload_(std::move(payload)), self_(self) {}
   void deliver(event::Dispatcher& sink) noexcept override {
     sink.dispatch({*name_, payload_.view(), self_, 0});
   }
 
  private:
-  const std::string* const name_;
+  const std::shared_ptr<const std::string> name_;
   const Payload payload_;
   const int self_;
 };

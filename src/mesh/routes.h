@@ -64,9 +64,11 @@ class Routes {
   std::uint64_t held() const;
 
  private:
+  // Shared, because a batch may still wait in a loop when the route, or the node, is gone.
+  using Name = std::shared_ptr<const std::string>;
   struct Sink {
     LoopPtr loop;
-    const std::string* event;  // immortal
+    Name event;
   };
   struct Route {
     std::vector<Sink> sinks;

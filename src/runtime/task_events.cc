@@ -15,6 +15,11 @@ namespace {
 constexpr std::string_view kFinishEvent = "finish";
 constexpr std::size_t kLongestName = 255;
 
+// Events that nobody listens to any more stay subscribed, as they may be waited for again. But not
+// all, because names are also made up as one goes (wait_for("reply_17")).
+constexpr std::size_t kMostUnheard = event::EarlyEvents::kMostNames;
+constexpr std::size_t kLookAgainAfter = 256;
+
 // "task." and the event's name, without an allocation.
 class Topic {
  public:
@@ -68,15 +73,41 @@ void Session::subscribe(std::string_view event) {
   const Topic topic(event);
   {
     const std::lock_guard lock(mutex_);
-    if (subscribed_.contains(event)) return;
+    if (const auto found = subscribed_.find(event); found != subscribed_.end()) {
+      found->second = ++uses_;
+      return;
+    }
   }
   // The set and the router change together, or an off() at the same time could have the last word.
   const std::lock_guard subscribing(subscribe_mutex_);
+  std::vector<std::string> forgotten;
   {
     const std::lock_guard lock(mutex_);
-    if (!subscribed_.emplace(event).second) return;
+    if (!subscribed_.emplace(event, ++uses_).second) return;
+    if (subscribed_.size() > most_subscribed_) forgotten = forget_unheard();
   }
   router.subscribe(topic, event, loop.core());
+  for (const std::string& old : forgotten) router.unsubscribe(Topic(old), loop.core().get());
+}
+
+std::vector<std::string> Session::forget_unheard() {
+  // Asked with mutex_ held: whoever listens later finds the event gone, and subscribes again.
+  const std::vector<std::string> heard = loop.events();  // sorted
+  std::vector<std::pair<std::uint64_t, std::string>> unheard;
+  for (const auto& [event, used] : subscribed_) {
+    if (!std::ranges::binary_search(heard, event)) unheard.emplace_back(used, event);
+  }
+  std::vector<std::string> forgotten;
+  if (unheard.size() > kMostUnheard) {
+    const auto recent = unheard.end() - static_cast<std::ptrdiff_t>(kMostUnheard);
+    std::ranges::nth_element(unheard, recent);
+    for (auto old = unheard.begin(); old != recent; ++old) {
+      subscribed_.erase(old->second);
+      forgotten.push_back(std::move(old->second));
+    }
+  }
+  most_subscribed_ = std::max(kMostUnheard, subscribed_.size()) + kLookAgainAfter;
+  return forgotten;
 }
 
 ListenerId Session::listen(std::string_view event,
@@ -126,7 +157,8 @@ void Session::unsubscribe_unheard(std::string_view pattern) {
   std::vector<std::string> unheard;
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(subscribed_, [&](const std::string& event) {
+    std::erase_if(subscribed_, [&](const auto& item) {
+      const std::string& event = item.first;
       if (!glob_match(pattern, event) || loop.listened(event)) return false;
       unheard.push_back(event);
       return true;
@@ -138,8 +170,9 @@ void Session::unsubscribe_unheard(std::string_view pattern) {
 event::WaitResult Session::wait(std::string_view event, event::WaitSpec spec) {
   using event::WakeReason;
   spec.already = [&]() -> std::optional<WakeReason> {
-    // Subscribed from here on until off() or stop, not only while somebody waits: a peer's answer
-    // between two waits would otherwise race with the news of the subscription.
+    // Subscribed from here on until off() or stop, or until many other names came after it, not
+    // only while somebody waits: a peer's answer between two waits would otherwise race with the
+    // news of the subscription.
     subscribe(event);
     // Not before: what came early for this event is kept only until we are ready.
     if (distributed) router.ready();

@@ -229,6 +229,54 @@ TEST_F(TaskRemoteTest, D20WaitForLeavesNoListenerAndOneSubscription) {
   EXPECT_EQ(router1_.subscriptions("task.answer"), 1u);
 }
 
+TEST_F(TaskRemoteTest, NamesMadeUpAsOneGoesDoNotAddUp) {
+  constexpr int kNames = 5'000;
+  constexpr std::size_t kMost = 2'000;
+  const auto running0 = node0_.start();
+  const auto running1 = node1_.start();
+  std::atomic<int> heard{0};
+  node0_.on("stays", [&] { ++heard; });
+  node0_.once("once", [&] { ++heard; });
+  std::thread waiting([&] { EXPECT_TRUE(node0_.wait_for("goes on", {.timeout = 30s})); });
+  while (router0_.subscriptions("task.goes on") == 0) std::this_thread::yield();
+  std::size_t most = 0;
+  for (int i = 0; i < kNames; ++i) {
+    const std::string name = "reply_" + std::to_string(i);
+    if (i % 2 == 0) {
+      EXPECT_FALSE(node0_.wait_for(name, {.timeout = 0s}));
+    } else {
+      node0_.once(name, [] {});
+      node0_.emit(name, only_local);
+    }
+    most = std::max(most, router0_.subscriptions());
+  }
+  EXPECT_LT(most, kMost);
+  node1_.emit("stays");
+  node1_.emit("once");
+  node1_.emit("goes on");
+  waiting.join();
+  settle(node0_);
+  EXPECT_EQ(heard, 2);
+}
+
+TEST_F(TaskRemoteTest, AWaitWhileManyOthersEndIsSubscribed) {
+  const auto running0 = node0_.start();
+  std::atomic<bool> done{false};
+  std::thread others([&] {
+    for (int i = 0; !done; ++i) {
+      node0_.wait_for("reply_" + std::to_string(i), {.timeout = 0s});
+    }
+  });
+  for (int round = 0; round < 5'000; ++round) {
+    const std::string name = "mine_" + std::to_string(round % 1'500);
+    const ListenerId id = node0_.on(name, [] {});
+    EXPECT_EQ(router0_.subscriptions("task." + name), 1u) << round;
+    node0_.off(name, id);
+  }
+  done = true;
+  others.join();
+}
+
 TEST_F(TaskRemoteTest, D46EmitsDoNotNeedAFreeThreadOfThePool) {
   const auto running0 = node0_.start();
   const auto running1 = node1_.start({.async_mode = true, .n_async_workers = 1});

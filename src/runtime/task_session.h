@@ -141,6 +141,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void listen_to_finish();
   void subscribe(std::string_view event);
   void unsubscribe_unheard(std::string_view pattern);
+  std::vector<std::string> forget_unheard();  // with mutex_ held
   std::set<std::string> initial_labels() const;
   void announce_labels();
   void run_finish_hooks(std::exception_ptr& first);
@@ -172,8 +173,11 @@ class Session : public std::enable_shared_from_this<Session> {
   std::exception_ptr failure_;  // the first one that sync() found
   std::set<std::string> labels_;
   std::set<std::string, std::less<>> roles_;
-  std::set<std::string, std::less<>> subscribed_;  // events that the router posts to `loop`
-  std::vector<ListenerId> finish_listeners_;       // the user's, beside our own
+  // Events that the router posts to `loop`, by when they were last listened to or waited for.
+  std::map<std::string, std::uint64_t, std::less<>> subscribed_;
+  std::uint64_t uses_ = 0;
+  std::size_t most_subscribed_ = 0;  // when there are more, those that nobody hears are looked for
+  std::vector<ListenerId> finish_listeners_;  // the user's, beside our own
 };
 
 }  // namespace divisi::runtime
