@@ -201,6 +201,36 @@ TEST_P(LinkConformance, ASlowReceiverHoldsUpItsSenderInBoundedMemoryAndNobodyEls
   EXPECT_EQ(pair.seen.values(), counted_to(kCount));
 }
 
+TEST_P(LinkConformance, TinyEventsForASlowReceiverAreBoundedByWhatTheyTake) {
+  const NodeOptions options = SlowReceiver::small_queues();
+  TestNode sender(0, fresh(), {}, options);
+  TestNode slow(1, "", {sender->address()}, options);
+  link(sender, slow);
+  Door door;
+  Inbox<int> seen;
+  slow.on("n", [&](int n) {
+    seen.add(n);
+    door.pass();
+  });
+  slow->ready();
+  // Both queues together hold three quarters of them, although the payloads are 1 to 5 bytes.
+  constexpr int kCount = 100'000;
+  constexpr std::size_t kLeastFrame = kHeaderBytes + kMessagePrefix + 1;
+  std::atomic<int> sent{0};
+  std::thread flood([&] {
+    for (int i = 0; i < kCount; ++i, ++sent) EXPECT_TRUE(sender.emit("n", i).ok());
+  });
+  EXPECT_TRUE(eventually([&] {
+    return sender.stats_of(1).queued_bytes + 100 > options.queue_bytes || sent == kCount;
+  }));
+  EXPECT_LE(slow.stats_of(0).received, options.queue_bytes / kLeastFrame + 1);
+  EXPECT_LT(sent, kCount);
+  door.open();
+  flood.join();
+  ASSERT_TRUE(seen.reaches(kCount));
+  EXPECT_EQ(seen.values(), counted_to(kCount));
+}
+
 TEST_P(LinkConformance, AnEmitThatWaitsTooLongFailsAndNamesThePeer) {
   NodeOptions options = SlowReceiver::small_queues();
   options.send_timeout = 200ms;

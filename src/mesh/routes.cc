@@ -64,6 +64,11 @@ class EntryLists {
 // The events of one read for one loop. Decoding happens where the callbacks run.
 class Routes::EventBatch final : public event::Batch {
  public:
+  // What a batch with one event of that length takes.
+  static constexpr std::uint64_t cost(std::uint64_t length) {
+    return kBatchBytes + kEventBytes + length;
+  }
+
   EventBatch(int from_node, std::shared_ptr<FlowGauge> gauge, bool trace)
       : from_node_(from_node), gauge_(std::move(gauge)), trace_(trace) {
     if (trace_) arrived_ = std::chrono::steady_clock::now();
@@ -112,7 +117,7 @@ class Routes::EventBatch final : public event::Batch {
     entries_.push_back({event, name.get()});
     if (owners_.empty() || owners_.back().data() != owner.data()) owners_.push_back(owner);
     entries_.back().event.owner = static_cast<std::uint16_t>(owners_.size() - 1);
-    bytes_ += event.length;
+    bytes_ += kEventBytes + event.length;
   }
 
   // A held event learns its name when its listener comes.
@@ -134,6 +139,10 @@ class Routes::EventBatch final : public event::Batch {
 
  private:
   static constexpr std::size_t kShareAtLeast = 32 * 1024;
+  // Besides the message: its header in the block that was read, and its entry; and the batch itself
+  // with what it and the loop's queue allocate for it.
+  static constexpr std::uint64_t kEventBytes = kHeaderBytes + sizeof(Entry);
+  static constexpr std::uint64_t kBatchBytes = 320;
 
   void log_delivery(const Entry& entry) const {
     const auto queued = std::chrono::steady_clock::now() - arrived_;
@@ -149,7 +158,7 @@ class Routes::EventBatch final : public event::Batch {
   std::vector<Buffer> owners_;
   std::vector<Name> names_;  // of the entries; one again when another came between
   std::vector<Entry> entries_;
-  std::uint64_t bytes_ = 0;
+  std::uint64_t bytes_ = kBatchBytes;
 };
 
 bool Routes::subscribe(std::string_view topic, std::string_view event, const LoopPtr& loop) {
@@ -231,7 +240,7 @@ const Routes::Route* Routes::find(InTopic& topic) {
 // A copy of its own for each held event: the block it came in must not wait with it.
 void Routes::hold(const InEvent& event, const Buffer& owner, int from_node) {
   const auto size = static_cast<std::size_t>(event.length);
-  if (!holding_ || held_bytes_ + size > hold_bytes_) {
+  if (!holding_ || held_bytes_ + EventBatch::cost(size) > hold_bytes_) {
     ++unlistened_;
     return;
   }
@@ -241,8 +250,8 @@ void Routes::hold(const InEvent& event, const Buffer& owner, int from_node) {
   InEvent kept = event;
   kept.message = copy.data();
   batch->add(kept, copy, nullptr);
+  held_bytes_ += batch->bytes();
   held_[event.topic->name].batches.push_back(std::move(batch));
-  held_bytes_ += size;
   ++held_events_;
 }
 

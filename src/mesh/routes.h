@@ -22,7 +22,8 @@ namespace divisi::mesh {
 
 using LoopPtr = std::shared_ptr<event::LoopCore>;
 
-// Bytes of one peer that wait for their callbacks. The receiver's credit follows it.
+// The memory that events of one peer take while they wait for their callbacks: their bytes, and
+// what they cost besides, which is most of a small one. The receiver's credit follows it.
 struct FlowGauge {
   std::atomic<std::uint64_t> queued{0};  // up on the loop, down by whoever ran the callbacks
   std::mutex mutex;

@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <vector>
+
 namespace divisi::mesh {
 namespace {
 
@@ -18,6 +21,43 @@ class RoutesTest : public ::testing::Test {
   void post(Routes& routes, int value) {
     PackScratch scratch;
     routes.post_local("topic", Payload::copy_of(pack_args(scratch, value)), 0);
+  }
+
+  // Events with a small number each, as a read brings them.
+  class Read {
+   public:
+    explicit Read(int count) {
+      topic_.name = "topic";
+      for (int i = 0; i < count; ++i) {
+        PackScratch scratch;
+        const PayloadView& payload = pack_args(scratch, i);
+        InEvent event;
+        event.topic = &topic_;
+        event.sequence = static_cast<std::uint64_t>(i + 1);
+        event.codec = static_cast<std::uint8_t>(payload.codec);
+        event.owner = static_cast<std::uint16_t>(received.owners.size());
+        received.owners.push_back(Buffer::copy_of(payload.body));
+        event.message = received.owners.back().data();
+        event.length = event.body_length = static_cast<std::uint32_t>(payload.body.size());
+        received.events.push_back(event);
+      }
+    }
+    Received received;
+
+   private:
+    InTopic topic_;
+  };
+
+  void listen_at_the_door() {
+    loop_.on("event", [&](int value) {
+      seen_.add(value);
+      door_.pass();
+    });
+  }
+  static std::vector<int> counted_to(int count) {
+    std::vector<int> values(static_cast<std::size_t>(count));
+    std::iota(values.begin(), values.end(), 0);
+    return values;
   }
 
   Door door_;
@@ -42,6 +82,56 @@ TEST_F(RoutesTest, WhatIsQueuedKeepsItsNameWhenItsRouteIsGone) {
   ASSERT_TRUE(seen_.reaches(2));
   loop_.stop();
   EXPECT_EQ(seen_.values(), (std::vector{1, 2}));
+}
+
+TEST_F(RoutesTest, WhatWaitsForItsCallbackCountsWithAllThatItTakes) {
+  constexpr int kCount = 1'000;
+  Routes routes(1 << 20);
+  listen_at_the_door();
+  routes.subscribe("topic", "event", loop_.core());
+  const auto gauge = std::make_shared<FlowGauge>();
+  gauge->tell_after = 1 << 20;
+  std::vector<LoopPtr> idle;
+  Read read(kCount);
+  routes.deliver(read.received, 1, gauge, idle);
+  const std::uint64_t queued = gauge->queued;
+  EXPECT_GT(queued, kCount * (kHeaderBytes + sizeof(InEvent)));
+  EXPECT_LT(queued, kCount * 2 * (kHeaderBytes + sizeof(InEvent)));
+  for (int i = 0; i < kCount; ++i) {
+    Read alone(1);
+    routes.deliver(alone.received, 1, gauge, idle);
+  }
+  EXPECT_GT(gauge->queued, queued + kCount * 256);
+  for (const LoopPtr& loop : idle) loop->wake();
+  door_.open();
+  ASSERT_TRUE(seen_.reaches(2 * kCount));
+  loop_.stop();
+  EXPECT_EQ(gauge->queued, 0u) << "what was counted is given back";
+}
+
+TEST_F(RoutesTest, WhatIsHeldForItsListenerCountsWithAllThatItTakes) {
+  constexpr int kCount = 10'000;
+  constexpr std::size_t kBytes = 100'000;
+  Routes routes(kBytes);
+  listen_at_the_door();
+  door_.open();
+  std::vector<LoopPtr> idle;
+  std::uint64_t unlistened = 0;
+  std::size_t heard = 0;
+  for (int round = 0; round < 3; ++round) {
+    Read read(kCount);
+    routes.deliver(read.received, 1, nullptr, idle);
+    const std::uint64_t held = routes.held();
+    EXPECT_GT(held, kBytes / 1'000) << round;
+    EXPECT_LT(held, kBytes / 256) << round;
+    unlistened += kCount - held;
+    EXPECT_EQ(routes.unlistened(), unlistened);
+    routes.subscribe("topic", "event", loop_.core());
+    EXPECT_EQ(routes.held(), 0u);
+    heard += held;
+    ASSERT_TRUE(seen_.reaches(heard));
+    routes.unsubscribe("topic", loop_.core().get());
+  }
 }
 
 }  // namespace
