@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <utility>
 #include <vector>
@@ -58,6 +59,8 @@ class Pool {
     }
     std::free(data);
   }
+
+  std::mutex& mutex() { return mutex_; }
 
   static std::byte* allocate(std::size_t size) {
     auto* const data = static_cast<std::byte*>(std::aligned_alloc(kPage, size));
@@ -115,6 +118,8 @@ class LargePool {
     std::free(block.data);
   }
 
+  std::mutex& mutex() { return mutex_; }
+
  private:
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
   static constexpr std::size_t kMostKept = std::size_t{256} << 20;
@@ -123,6 +128,23 @@ class LargePool {
   std::array<Block, 2> kept_{};  // guarded by mutex_
   std::size_t oldest_ = 0;       // guarded by mutex_
 };
+
+// The forking thread holds both over the fork: the child finds them whole and free. Before main, so
+// that handlers of those who take these mutexes under their own come first (task_core.cc).
+[[gnu::constructor(500)]] void hold_over_fork() {
+  Pool::instance();
+  LargePool::instance();
+  const auto release = [] {
+    LargePool::instance().mutex().unlock();
+    Pool::instance().mutex().unlock();
+  };
+  ::pthread_atfork(
+      [] {
+        Pool::instance().mutex().lock();
+        LargePool::instance().mutex().lock();
+      },
+      release, release);
+}
 
 struct LargeBlock : BufferBlock {
   std::size_t capacity = 0;

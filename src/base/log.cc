@@ -12,7 +12,9 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <poll.h>
+#include <pthread.h>
 #include <unistd.h>
 #include <utility>
 
@@ -147,6 +149,8 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
     json_ = json;
   }
 
+  std::mutex& mutex() { return mutex_; }
+
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     line_.clear();
@@ -165,11 +169,12 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
 
  private:
   void append_text(spdlog::log_clock::time_point when, std::size_t level, std::string_view text) {
+    if (!colour_) colour_ = is_colour_terminal();
     append_time(line_, when);
     line_.push_back(' ');
-    if (colour_) append(line_, kColours.at(level));
+    if (*colour_) append(line_, kColours.at(level));
     append(line_, kNames.at(level));
-    if (colour_) append(line_, kPlain);
+    if (*colour_) append(line_, kPlain);
     if (has_identity_) {
       append(line_, " job=");
       append_escaped(line_, job_, false);
@@ -194,9 +199,8 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
     append(line_, R"("})");
   }
 
-  // Constant after construction.
-  const bool colour_ = is_colour_terminal();
   // Guarded by mutex_ of the base class.
+  std::optional<bool> colour_;  // known from the first line on
   std::string job_;
   int node_ = -1;
   bool has_identity_ = false;
@@ -217,6 +221,15 @@ Output& output() {
     return made;
   }();
   return *instance;
+}
+
+// The forking thread holds the sink's mutex over the fork, so that the child of a process whose
+// threads log can log too. Before main, so that handlers of those who log under a mutex of their
+// own come first.
+[[gnu::constructor(500)]] void hold_over_fork() {
+  output();
+  const auto release = [] { output().sink->mutex().unlock(); };
+  ::pthread_atfork([] { output().sink->mutex().lock(); }, release, release);
 }
 
 }  // namespace

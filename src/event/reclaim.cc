@@ -4,6 +4,7 @@
 #include <deque>
 #include <limits>
 #include <mutex>
+#include <pthread.h>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,27 @@ struct GiveBack {
     slot->taken = false;
   }
 };
+
+// Nobody ends the sections of threads that are not here.
+void forget_other_readers() {
+  for (ReaderSlot& slot : domain().slots) {
+    if (&slot == reader_slot) continue;
+    slot.since.store(0);
+    slot.depth = 0;
+    slot.taken = false;
+  }
+}
+
+// The forking thread holds the mutex over the fork: the child finds the lists whole. Before main,
+// so that handlers of those who retire under a mutex of their own come first.
+[[gnu::constructor(500)]] void hold_over_fork() {
+  domain();
+  ::pthread_atfork([] { domain().mutex.lock(); }, [] { domain().mutex.unlock(); },
+                   [] {
+                     forget_other_readers();
+                     domain().mutex.unlock();
+                   });
+}
 
 }  // namespace
 

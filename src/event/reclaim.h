@@ -8,7 +8,8 @@
 // the last such section ends. Sections nest; the outermost counts. Both the announcement and the
 // loads and exchanges of shared pointers must be sequentially consistent: then either the
 // reader sees the new pointer or the writer sees the reader. Sections should be short: an
-// open one keeps everything retired after its begin.
+// open one keeps everything retired after its begin. In a child of fork() the sections of threads
+// that stayed with the parent count as ended.
 #pragma once
 
 #include <atomic>

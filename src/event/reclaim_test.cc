@@ -5,7 +5,9 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace divisi::event {
@@ -49,6 +51,36 @@ TEST(ReclaimTest, ALaterSectionOfAnotherThreadDoesNotHoldIt) {
   while (!reading) std::this_thread::yield();
   reclaim();
   EXPECT_TRUE(seen.expired());
+  leave = true;
+}
+
+TEST(ReclaimTest, InAForkedChildTheSectionsOfOtherThreadsHaveEnded) {
+  std::atomic<bool> reading = false;
+  std::atomic<bool> leave = false;
+  std::jthread reader([&] {
+    const ReadSection section;
+    reading = true;
+    while (!leave) std::this_thread::yield();
+  });
+  while (!reading) std::this_thread::yield();
+  auto object = std::make_shared<int>(1);
+  const std::weak_ptr<int> seen = object;
+  std::optional<ReadSection> own(std::in_place);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    retire(std::move(object));
+    reclaim();
+    const bool held = !seen.expired();
+    own.reset();
+    ::_exit(held && seen.expired() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "held by the section of the forking thread, and by no other";
+  own.reset();
+  retire(std::move(object));
+  reclaim();
+  EXPECT_FALSE(seen.expired()) << "in the parent the reader reads on";
   leave = true;
 }
 

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <mutex>
+#include <pthread.h>
 #include <string_view>
 #include <sys/mman.h>
 #include <vector>
@@ -29,6 +30,13 @@ struct StackPool {
 StackPool& pool() {
   static StackPool& instance = *new StackPool;
   return instance;
+}
+
+// The forking thread holds the mutex over the fork: a task of the child has middleware too.
+[[gnu::constructor(500)]] void hold_over_fork() {
+  pool();
+  const auto release = [] { pool().mutex.unlock(); };
+  ::pthread_atfork([] { pool().mutex.lock(); }, release, release);
 }
 
 constexpr const char* kVariable = "DIVISI_FIBER_STACK_KIB";

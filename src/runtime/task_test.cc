@@ -2,6 +2,7 @@
 // of the specification says.
 #include "divisi/task.h"
 
+#include "base/log.h"
 #include "base/sanitizer.h"
 #include "runtime/task_fake_router.h"
 
@@ -10,6 +11,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <fcntl.h>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -825,6 +827,52 @@ TEST_F(TaskTest, AForkedChildMayStartItAnewAndLeavesTheParentsAlone) {
   running.stop();
   EXPECT_EQ(heard, 2);
   EXPECT_EQ(finished, 1);
+}
+
+TEST_F(TaskTest, AForkedChildFindsNoLockTaken) {
+  constexpr int kForks = 100;
+  const int terminal = ::dup(STDERR_FILENO);
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(::dup2(nowhere, STDERR_FILENO), 0);
+  std::atomic<bool> done{false};
+  std::vector<std::jthread> busy;
+  for (int i = 0; i < 4; ++i) {
+    busy.emplace_back([&] {
+      EventLoop loop;
+      while (!done) {
+        loop.off("e", loop.on("e", [] {}));
+        log::info("busy");
+        const Buffer pooled(std::size_t{8} << 10);
+        const Buffer large(std::size_t{8} << 20);
+      }
+    });
+  }
+  for (int i = 0; i < kForks && !HasFailure(); ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(60);  // ends one that hangs
+      log::info("child");
+      const Buffer pooled(std::size_t{8} << 10);
+      const Buffer large(std::size_t{8} << 20);
+      if (kThreadSanitizer) ::_exit(0);  // it knows no threads after a fork
+      int heard = 0;
+      auto own = task_.start();
+      task_.on("e", [&] { ++heard; });
+      task_.emit("e");
+      task_.use([](Context&) { suspend(); });
+      task_.run(1);
+      own.stop();
+      ::_exit(heard == 1 ? 0 : 1);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << "fork " << i;
+  }
+  done = true;
+  busy.clear();
+  ::dup2(terminal, STDERR_FILENO);
+  ::close(terminal);
+  ::close(nowhere);
 }
 
 TEST_F(TaskTest, KeptFieldsTravelFromIterationToIteration) {
