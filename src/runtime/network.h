@@ -31,7 +31,7 @@ class Network final : public Router {
     std::atomic<int> retries{0};  // written between two attempts
     EventLoop events{"router"};   // listeners of Parallel::on
     EventLoop internal{"router.internal"};
-    std::mutex listeners_mutex;  // makes a change of `events` and of what peers know of it one
+    std::mutex listeners_mutex;  // who asks what `events` has tells the peers before another asks
     std::unique_ptr<mesh::Node> node;
     std::unique_ptr<Calls> calls;
     std::unique_ptr<Barrier> barrier;

@@ -10,10 +10,13 @@
 #include "runtime/runner.h"
 #include "runtime/worker.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cxxabi.h>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace divisi {
 
@@ -31,6 +34,17 @@ Network::Membership* job() {
 void raise_once(EventLoop& events) {
   if (!events.has_error() || events.core()->is_current()) return;
   if (const std::exception_ptr error = events.take_error()) std::rethrow_exception(error);
+}
+
+// Peers hear of the events among `before` that nobody listens to any more. Not by listened(): it
+// may free listeners, and what they took with them may call the router.
+void unsubscribe_unheard(Network::Membership& job, const std::vector<std::string>& before) {
+  const std::lock_guard lock(job.listeners_mutex);
+  const std::vector<std::string> heard = job.events.events();  // sorted
+  for (const std::string& event : before) {
+    if (std::ranges::binary_search(heard, event)) continue;
+    job.node->unsubscribe(event, job.events.core().get());
+  }
 }
 
 Result<runtime::PlanOptions> plan_options(const ParallelOptions& options) {
@@ -148,37 +162,32 @@ ListenerId Parallel::add(std::string_view event, std::unique_ptr<detail::Listene
     throw UsageError(fmt::format(
         "router.on('{}'): this process is not part of a job; call it inside main", event));
   }
-  const std::lock_guard lock(active->listeners_mutex);
+  // Not under the lock: listeners may be freed, whose destructors may call the router.
   const ListenerId id = active->events.add(event, std::move(listener), options, once);
   // Reports about peers are made here: no peer may send them.
-  if (!mesh::is_peer_change(event)) active->node->subscribe(event, event, active->events.core());
+  if (mesh::is_peer_change(event)) return id;
+  const std::lock_guard lock(active->listeners_mutex);
+  if (std::ranges::binary_search(active->events.events(),
+                                 event)) {  // an off() may have been faster
+    active->node->subscribe(event, event, active->events.core());
+  }
   return id;
 }
 
 void Parallel::off(std::string_view pattern) {
   auto* const active = job();
   if (active == nullptr) return;
-  const std::lock_guard lock(active->listeners_mutex);
   const auto before = active->events.events();
   active->events.off(pattern);
-  for (const auto& event : before) {
-    if (!active->events.listened(event)) {
-      active->node->unsubscribe(event, active->events.core().get());
-    }
-  }
+  unsubscribe_unheard(*active, before);
 }
 
 void Parallel::off(std::string_view pattern, ListenerId id) {
   auto* const active = job();
   if (active == nullptr) return;
-  const std::lock_guard lock(active->listeners_mutex);
   const auto before = active->events.events();
   active->events.off(pattern, id);
-  for (const auto& event : before) {
-    if (!active->events.listened(event)) {
-      active->node->unsubscribe(event, active->events.core().get());
-    }
-  }
+  unsubscribe_unheard(*active, before);
 }
 
 void Parallel::send(std::string_view topic, const PayloadView& payload,

@@ -90,9 +90,15 @@ void Session::subscribe(std::string_view event) {
   for (const std::string& old : forgotten) router.unsubscribe(Topic(old), loop.core().get());
 }
 
+// Asked with mutex_ held: whoever listens later finds an event that was removed, and subscribes
+// again. Not by listened(): it may free listeners, whose destructors are the user's and may come
+// back to this session.
+std::vector<std::string> Session::heard_events() const {
+  return loop.events();
+}
+
 std::vector<std::string> Session::forget_unheard() {
-  // Asked with mutex_ held: whoever listens later finds the event gone, and subscribes again.
-  const std::vector<std::string> heard = loop.events();  // sorted
+  const std::vector<std::string> heard = heard_events();
   std::vector<std::pair<std::uint64_t, std::string>> unheard;
   for (const auto& [event, used] : subscribed_) {
     if (!std::ranges::binary_search(heard, event)) unheard.emplace_back(used, event);
@@ -157,9 +163,10 @@ void Session::unsubscribe_unheard(std::string_view pattern) {
   std::vector<std::string> unheard;
   {
     const std::lock_guard lock(mutex_);
+    const std::vector<std::string> heard = heard_events();
     std::erase_if(subscribed_, [&](const auto& item) {
       const std::string& event = item.first;
-      if (!glob_match(pattern, event) || loop.listened(event)) return false;
+      if (!glob_match(pattern, event) || std::ranges::binary_search(heard, event)) return false;
       unheard.push_back(event);
       return true;
     });

@@ -1,6 +1,7 @@
 // Tasks of several nodes, linked by a fake network: what a task asks of its router, and what it
 // does with what comes. The same behaviours over real links are tested with the router itself.
 #include "divisi/task.h"
+#include "event/reclaim.h"
 #include "runtime/task_fake_router.h"
 
 #include <gmock/gmock.h>
@@ -257,6 +258,21 @@ TEST_F(TaskRemoteTest, NamesMadeUpAsOneGoesDoNotAddUp) {
   waiting.join();
   settle(node0_);
   EXPECT_EQ(heard, 2);
+}
+
+TEST_F(TaskRemoteTest, WhatAListenerTookWithItMayCallTheTaskWhenItIsFreed) {
+  const auto running0 = node0_.start();
+  node0_.wait_for("waited for", {.timeout = 0s});
+  bool freed = false;
+  // As if the last reader of a listener left just now: whoever reads next frees it.
+  event::retire(std::shared_ptr<const void>(&freed, [this](bool* flag) {
+    node0_.off("other");
+    *flag = true;
+  }));
+  node0_.off("waited for");
+  EXPECT_EQ(router0_.subscriptions("task.waited for"), 0u);
+  event::reclaim();
+  EXPECT_TRUE(freed);
 }
 
 TEST_F(TaskRemoteTest, AWaitWhileManyOthersEndIsSubscribed) {

@@ -141,7 +141,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void listen_to_finish();
   void subscribe(std::string_view event);
   void unsubscribe_unheard(std::string_view pattern);
-  std::vector<std::string> forget_unheard();  // with mutex_ held
+  std::vector<std::string> heard_events() const;  // sorted; with mutex_ held
+  std::vector<std::string> forget_unheard();      // with mutex_ held
   std::set<std::string> initial_labels() const;
   void announce_labels();
   void run_finish_hooks(std::exception_ptr& first);

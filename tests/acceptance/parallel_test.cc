@@ -114,6 +114,31 @@ TEST_P(ParallelTest, A_forked_child_of_a_node_is_nobody) {
   Parallel::runner(options(2))(fork_and_go_on);
 }
 
+// --- what a listener took with it calls the router when it is freed ---
+
+struct CallsTheRouter {
+  explicit CallsTheRouter(bool* told) : freed(told) {}
+  CallsTheRouter(const CallsTheRouter&) = delete;
+  CallsTheRouter& operator=(const CallsTheRouter&) = delete;
+  ~CallsTheRouter() {
+    task.router().off("another");
+    *freed = true;
+  }
+  bool* const freed;
+};
+
+void free_a_listener() {
+  bool freed = false;
+  task.router().on("e", [held = std::make_shared<CallsTheRouter>(&freed)] {});
+  task.router().off("e");
+  demand(freed, "the listener is gone");
+}
+DIVISI_MAIN(free_a_listener)
+
+TEST_P(ParallelTest, What_a_listener_took_with_it_may_call_the_router) {
+  Parallel::runner(options(1))(free_a_listener);
+}
+
 // --- A051, A052 ---
 
 void count_each_other() {
