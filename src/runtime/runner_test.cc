@@ -380,6 +380,27 @@ TEST(RunnerTest, ACommandGetsItsConfigurationInVariables) {
   EXPECT_THAT(lines_of(run.output), Contains("[node 1] id=1 n=2 arg fd="));
 }
 
+TEST(RunnerTest, ARestartedCommandDoesNotAttachToOneThatHasEnded) {
+  const TemporaryDirectory directory;
+  RunnerOptions options;
+  options.worker_lost = WorkerLost::kRestart;
+  options.command = {"/bin/sh", "-c",
+                     "test $DITASK_NODE_ID = 0 && exit 0; cd " + directory.path() +
+                         "; until test -e ended; do sleep 0.01; done"
+                         "; echo \"attach=[$DITASK_ATTACH_TO]\""
+                         "; mkdir died 2>&- && kill -KILL $$; exit 0"};
+  options.on_event = [&](const WorkerEvent& event) {
+    const bool ended = event.kind == WorkerEvent::Kind::kEnded && event.node_id == 0;
+    if (ended) std::ofstream(directory.path() + "/ended") << "node 0";
+  };
+  const Captured run = run_captured(options, workers(2, "unused"));
+  EXPECT_EQ(run.result.exit_code, 0) << run.error;
+  const auto lines = lines_of(run.output);
+  ASSERT_THAT(lines, SizeIs(2));
+  EXPECT_THAT(lines[0], HasSubstr("attach=[ipc://"));
+  EXPECT_EQ(lines[1], "[node 1] attach=[]");
+}
+
 TEST(RunnerTest, AFailingCommandFailsTheRun) {
   RunnerOptions options;
   options.command = {"/bin/sh", "-c", "exit 9"};
@@ -628,6 +649,12 @@ TEST(LauncherTest, RestartBringsALostWorkerBack) {
   EXPECT_EQ(launcher.wait(), 0);
   EXPECT_THAT(launcher.output(),
               AllOf(HasSubstr("[node 0] heard of 1"), HasSubstr("[node 1] came back, restart 1")));
+}
+
+TEST(LauncherTest, ARestartedWorkerHearsWhoEndsWhileItJoins) {
+  Launcher launcher({"--lost=restart", "others_end_while_it_joins", "2"});
+  EXPECT_EQ(launcher.wait(), 0) << launcher.error();
+  EXPECT_THAT(launcher.output(), ::testing::ContainsRegex("joined without ipc://.*_0\\.ipc"));
 }
 
 TEST(LauncherTest, RestartsAreBounded) {

@@ -8,6 +8,7 @@
 #include "runtime/worker.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -31,6 +32,17 @@ std::mutex mutex;
 std::condition_variable finish_asked;
 bool finish = false;  // guarded by mutex
 std::atomic<int> dead_peer{-1};
+std::condition_variable told;
+std::string gone_for_good;  // where it listened; guarded by mutex
+
+constexpr auto kDeadline = std::chrono::seconds(30);  // only a broken launcher lets us wait so long
+
+// For others_end_while_it_joins().
+divisi::Status wait_for_word() {
+  std::unique_lock lock(mutex);
+  if (told.wait_for(lock, kDeadline, [] { return !gone_for_good.empty(); })) return {};
+  return {divisi::Code::kTimeout, "nobody said that a sibling has ended"};
+}
 
 divisi::Status activate(const WorkerConfig& config) {
   current = config;
@@ -43,7 +55,8 @@ divisi::Status activate(const WorkerConfig& config) {
   if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return {divisi::Code::kUnavailable, "cannot listen on " + config.listen};
   }
-  return {};
+  const bool waits = config.entry.name == "others_end_while_it_joins" && config.restarts > 0;
+  return waits ? wait_for_word() : divisi::Status();
 }
 
 const bool hooks_installed = [] {
@@ -55,9 +68,12 @@ const bool hooks_installed = [] {
     finish = true;
     finish_asked.notify_all();
   };
-  hooks.peer_died = [](int node, const std::string&) {
+  hooks.peer_died = [](int node, const std::string& address) {
     dead_peer = node;
     dead_peer.notify_all();
+    const std::lock_guard lock(mutex);
+    gone_for_good = address;
+    told.notify_all();
   };
   divisi::runtime::set_worker_hooks(std::move(hooks));
   return true;
@@ -107,6 +123,26 @@ int others_hear(const std::vector<std::string>& args) {
   return 0;
 }
 DIVISI_MAIN(others_hear)
+
+// Node 1 dies once. Node 0 ends well when the next life of node 1 listens, which waits for it.
+int others_end_while_it_joins() {
+  if (current.restarts > 0) {
+    const std::lock_guard lock(mutex);
+    std::printf("joined without %s\n", gone_for_good.c_str());
+    return 0;
+  }
+  if (current.node_id == 1) ::raise(SIGKILL);
+  dead_peer.wait(-1);
+  std::string theirs = divisi::runtime::ipc_path(current.listen);
+  theirs.replace(theirs.size() - 5, 1, "1");  // ..._0.ipc
+  const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+  while (::access(theirs.c_str(), F_OK) != 0) {
+    if (std::chrono::steady_clock::now() > deadline) return 1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return 0;
+}
+DIVISI_MAIN(others_end_while_it_joins)
 
 int leaves_a_child() {
   if (std::system("sleep 600 & echo child $!") != 0) return 1;

@@ -164,7 +164,21 @@ io::SpawnOptions Supervisor::spawn_options(const Worker& worker) const {
   return spawn;
 }
 
+// A sibling that ended as it should does not come back: a later life of this one, which begins
+// with nothing, has neither to dial it nor to wait for it.
+void Supervisor::forget_finished_siblings(WorkerConfig& config) const {
+  for (const auto& sibling : workers_) {
+    if (!sibling->finished) continue;
+    std::erase(config.dial, sibling->config.listen);
+    const bool was_linked = std::erase(config.linked_nodes, sibling->config.node_id) > 0;
+    // In a star those that are linked are counted anew, see node_options().
+    const bool was_counted = config.topology == Topology::kMesh && config.expected_nodes > 0;
+    if (was_linked && was_counted) --config.expected_nodes;
+  }
+}
+
 Status Supervisor::start(Worker& worker) {
+  if (worker.config.restarts > 0) forget_finished_siblings(worker.config);
   DIVISI_TRY_STATUS(open_log_file(worker));
   io::SpawnOptions spawn = spawn_options(worker);
   io::Descriptor config;
@@ -328,6 +342,7 @@ void Supervisor::judge(Worker& worker, const io::ExitStatus& status) {
   const bool reported_done = worker.outcome && worker.outcome->kind == WorkerReport::Kind::kDone;
   if (status.ok() || (status.unknown && reported_done)) {
     worker.finished = true;
+    tell_joining_siblings_of_end(worker);
     tell(WorkerEvent::Kind::kEnded, worker, worker.process->pid(), "ended");
   } else if (worker.outcome && is_failure(worker.outcome->kind)) {
     tell(WorkerEvent::Kind::kEnded, worker, worker.process->pid(), worker.outcome->text);
@@ -355,6 +370,15 @@ void Supervisor::tell_siblings_of_death(const Worker& worker) {
     sibling->channel.send(
         {WorkerReport::Kind::kPeerDied, worker.config.node_id,
          options_.worker_lost == WorkerLost::kIgnore ? worker.config.listen : ""});
+  }
+}
+
+// The others were linked with it and heard its goodbye.
+void Supervisor::tell_joining_siblings_of_end(const Worker& worker) {
+  for (const auto& sibling : workers_) {
+    if (!sibling->channel || sibling->joined || sibling->config.restarts == 0) continue;
+    sibling->channel.send(
+        {WorkerReport::Kind::kPeerDied, worker.config.node_id, worker.config.listen});
   }
 }
 

@@ -66,6 +66,7 @@ class Supervisor {
   Status start(Worker& worker);
   // Workers of ours, and of front ends, get a configuration and a channel; other programs do not.
   bool is_configured() const { return options_.command.empty() || options_.command_is_worker; }
+  void forget_finished_siblings(WorkerConfig& config) const;
   io::SpawnOptions spawn_options(const Worker& worker) const;
   Status open_log_file(Worker& worker) const;
   void attach_output(Worker& worker);
@@ -81,6 +82,7 @@ class Supervisor {
   void take_exit(Worker& worker);
   void judge(Worker& worker, const io::ExitStatus& status);
   void tell_siblings_of_death(const Worker& worker);
+  void tell_joining_siblings_of_end(const Worker& worker);
   void lose(Worker& worker, int exit_code, const std::string& what);
 
   void fail(Worker& worker, int exit_code, Code code, const std::string& what);

@@ -23,7 +23,7 @@ struct WorkerReport {
     kJoinTimeout,  //
     kUsage,        // no such entry, unreadable configuration
     kPeerDied,     // launcher to worker; `value` is the node id. `text`: where it listened, if it
-                   // will not be started again
+                   // will not be started again. Who joins anew hears it of good ends, too
     kFinish,       // launcher to worker: leave the loop, please
   };
   Kind kind = Kind::kJoined;

@@ -312,6 +312,46 @@ TEST(LostWorkerTest, With_worker_lost_restart_it_comes_back_and_is_heard_again) 
   EXPECT_TRUE(jobs::read_note(folder.path(), "survived"));
 }
 
+// Of three nodes one returns, and then node 1 is killed: its next life has nobody else to wait for.
+void die_after_another_ended(const Arguments& args) {
+  const int ended = std::stoi(args.at(1));
+  Gathered<int> heard;
+  auto& router = task.router();
+  if (node() == 1 && jobs::read_note(args.at(0), "died")) {
+    router.emit("back", node());
+    demand(router.flush(kSoon), "the survivor took it");
+    return;
+  }
+  const std::string awaited = node() == 1 ? "peer_left" : "back";
+  router.on(awaited, [&](int who) { heard.add(who); });
+  router.barrier(kSoon);
+  if (node() != ended) demand(heard.wait_for(1), awaited + " is heard");
+  router.off(awaited);
+  if (node() != 1) return;
+  demand(heard.values().front() == ended, "it has ended");
+  jobs::note(args.at(0), "died", "");
+  ::raise(SIGKILL);
+}
+DIVISI_MAIN(die_after_another_ended)
+
+TEST(LostWorkerTest, With_worker_lost_restart_it_does_not_wait_for_one_that_has_ended) {
+  for (const char* ended : {"0", "2"}) {  // whom it dials, and who dials it
+    const Folder folder;
+    Parallel::runner({.n_parallel_workers = 3, .worker_lost = "restart", .log_level = "error"})(
+        die_after_another_ended, {folder.path(), ended});
+    EXPECT_TRUE(jobs::read_note(folder.path(), "died"));
+  }
+}
+
+TEST(LostWorkerTest, In_a_job_of_known_size_those_that_have_ended_are_not_missed) {
+  const Folder folder;
+  Parallel::runner({.n_parallel_workers = 3,
+                    .worker_lost = "restart",
+                    .expected_nodes = 3,
+                    .log_level = "error"})(die_after_another_ended, {folder.path(), "2"});
+  EXPECT_TRUE(jobs::read_note(folder.path(), "died"));
+}
+
 void die_in_the_hub(const Arguments& args) {
   const auto running = task.start();
   if (node() == 0) {
