@@ -657,6 +657,13 @@ TEST(LauncherTest, ARestartedWorkerHearsWhoEndsWhileItJoins) {
   EXPECT_THAT(launcher.output(), ::testing::ContainsRegex("joined without ipc://.*_0\\.ipc"));
 }
 
+TEST(LauncherTest, WhenARestartedWorkerCannotJoinTheOthersHaveTheirGraceToFinish) {
+  Launcher launcher({"--lost=restart", "--grace=60000", "cannot_come_back", "2"});
+  EXPECT_EQ(launcher.wait(), 3);
+  EXPECT_THAT(launcher.error(), HasSubstr("launcher: node 1: cannot listen on"));
+  EXPECT_THAT(launcher.output(), HasSubstr("[node 0] finished"));
+}
+
 TEST(LauncherTest, RestartsAreBounded) {
   Launcher launcher({"--lost=restart", "one_dies", "2", "1", std::to_string(SIGKILL)});
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);

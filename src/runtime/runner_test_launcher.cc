@@ -55,6 +55,9 @@ divisi::Status activate(const WorkerConfig& config) {
   if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return {divisi::Code::kUnavailable, "cannot listen on " + config.listen};
   }
+  if (config.entry.name == "cannot_come_back" && config.restarts > 0) {
+    return {divisi::Code::kUnavailable, "cannot listen on " + config.listen + " any more"};
+  }
   const bool waits = config.entry.name == "others_end_while_it_joins" && config.restarts > 0;
   return waits ? wait_for_word() : divisi::Status();
 }
@@ -143,6 +146,18 @@ int others_end_while_it_joins() {
   return 0;
 }
 DIVISI_MAIN(others_end_while_it_joins)
+
+// Node 1 dies once, and its next life cannot join. The others take longer to finish than those
+// would get that have joined nothing yet.
+int cannot_come_back() {
+  if (current.node_id == 1) ::raise(SIGKILL);
+  std::unique_lock lock(mutex);
+  finish_asked.wait(lock, [] { return finish; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(1'500));
+  std::printf("finished\n");
+  return 0;
+}
+DIVISI_MAIN(cannot_come_back)
 
 int leaves_a_child() {
   if (std::system("sleep 600 & echo child $!") != 0) return 1;

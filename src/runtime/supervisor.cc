@@ -419,9 +419,12 @@ void Supervisor::fail(Worker& worker, int exit_code, Code code, const std::strin
   result_.exit_code = exit_code;
   result_.failed_node = worker.config.node_id;
   result_.status = make_status(code, "node {}: {}", worker.config.node_id, what);
-  // Where the nodes never came together, those that got further have little to lose.
-  begin_shutdown(exit_code == kExitNoJoin ? std::min(options_.grace, kGraceWithoutJoin)
-                                          : options_.grace);
+  // Where the nodes never came together, those that got further have little to lose. Once one was
+  // started again, the others may have come a long way.
+  const bool came_together =
+      exit_code != kExitNoJoin ||
+      std::ranges::any_of(workers_, [](const auto& each) { return each->config.restarts > 0; });
+  begin_shutdown(came_together ? options_.grace : std::min(options_.grace, kGraceWithoutJoin));
 }
 
 void Supervisor::begin_shutdown(std::chrono::milliseconds grace) {
