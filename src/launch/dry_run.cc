@@ -74,7 +74,7 @@ json::Value describe(const DitaskOptions& options, const std::string& main, cons
                           ? json::Value()
                           : json::Value(first.max_retries)},
       {"worker_lost", name(options.worker_lost)},
-      {"join_timeout", seconds(first.join_timeout)},
+      {"join_timeout", seconds(options.join_timeout)},
       {"send_timeout", seconds(first.send_timeout)},
       {"startup_interval", seconds(options.startup_interval)},
       {"log_level", first.log_level},

@@ -85,7 +85,7 @@ void declare_run_flags(CLI::App& app, Texts& texts) {
   app.add_option("--worker-lost", texts.worker_lost,
                  "When a worker is killed: fail, ignore or restart (default: fail)");
   app.add_option("--join-timeout", texts.join_timeout,
-                 "Seconds until every peer must be there (default: 60)");
+                 "Seconds after the last start until every peer must be there (default: 60)");
   app.add_option("--send-timeout", texts.send_timeout,
                  "Seconds an emit may wait for a full peer (default: 30)");
   app.add_option("--startup-interval", texts.startup_interval,

@@ -95,9 +95,9 @@ Supervisor::~Supervisor() {
 RunResult Supervisor::run() {
   const auto began = Clock::now();
   for (const auto& worker : workers_) {
-    // Workers of ours wait by themselves, between their listening and their dialling.
+    // Workers of ours wait by themselves, before they listen.
     if (!is_configured() && worker->config.startup_delay > 0ms) {
-      worker->again_at = began + worker->config.startup_delay;
+      worker->again_at = deadline_after(worker->config.startup_delay, began);
       continue;
     }
     if (const Status status = start(*worker); !status.ok()) {

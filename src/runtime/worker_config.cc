@@ -167,6 +167,16 @@ Result<int> int_variable(const char* name, int fallback) {
   return text.empty() ? fallback : whole_number(name, text);
 }
 
+// Of two that are not negative; the longest there is where the sum, or the product, is longer.
+std::chrono::milliseconds sum(std::chrono::milliseconds a, std::chrono::milliseconds b) {
+  return a > std::chrono::milliseconds::max() - b ? std::chrono::milliseconds::max() : a + b;
+}
+
+std::chrono::milliseconds product(std::chrono::milliseconds time, int n) {
+  const bool fits = n == 0 || time <= std::chrono::milliseconds::max() / n;
+  return fits ? time * n : std::chrono::milliseconds::max();
+}
+
 bool is_loopback(std::string_view address) {
   return address.starts_with("tcp://127.") || address.starts_with("tcp://localhost:") ||
          address.starts_with("tcp://[::1]:");
@@ -315,7 +325,9 @@ Result<Plan> plan_workers(const PlanOptions& options) {
     config.topology = options.topology;
     config.listen = addresses[index(i)];
     config.attach_to = attach_to;
-    config.startup_delay = options.startup_interval * i;
+    config.startup_delay = product(options.startup_interval, i);
+    // Those that start earlier have to wait for the last one.
+    config.join_timeout = sum(common.join_timeout, product(options.startup_interval, n - 1 - i));
     config.dial.clear();
     config.linked_nodes.clear();
     for (const int k : dialled_workers(options.topology, i))

@@ -56,7 +56,7 @@ struct WorkerConfig {
   std::string secret;  // empty: no proof asked for
   bool allow_pickle = false;
 
-  std::chrono::milliseconds join_timeout{60'000};
+  std::chrono::milliseconds join_timeout{60'000};  // from this worker's own start on
   std::chrono::milliseconds send_timeout{30'000};
   std::chrono::milliseconds startup_delay{0};  // local_id x startup_interval
   std::chrono::milliseconds finish_grace{5'000};
@@ -97,11 +97,11 @@ struct PlanOptions {
   int n_parallel_workers = 1;
   Protocol protocol = Protocol::kIpc;
   Topology topology = Topology::kMesh;
-  std::string address;                 // tcp: host to listen on; empty: detected
-  std::vector<int> ports;              // padded
-  std::vector<int> node_ids;           // padded
-  std::vector<std::string> attach_to;  // with or without scheme
-  std::chrono::milliseconds startup_interval{0};
+  std::string address;                            // tcp: host to listen on; empty: detected
+  std::vector<int> ports;                         // padded
+  std::vector<int> node_ids;                      // padded
+  std::vector<std::string> attach_to;             // with or without scheme
+  std::chrono::milliseconds startup_interval{0};  // common.join_timeout begins after the last one
   // What every worker shares: labels, job id, secret, limits, entry, args, log level.
   // Addresses, ids and links in it are overwritten.
   WorkerConfig common;

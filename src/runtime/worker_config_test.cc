@@ -201,6 +201,25 @@ TEST(PlanTest, WrongParametersAreRefusedBeforeAnythingStarts) {
   EXPECT_TRUE(plan_workers(options).has_value());
 }
 
+TEST(PlanTest, TheTimeToJoinBeginsWithTheStartOfTheLastWorker) {
+  PlanOptions options;
+  options.n_parallel_workers = 3;
+  options.startup_interval = 400ms;
+  options.common.join_timeout = 500ms;
+  Plan plan = plan_workers(options).value();
+  for (const WorkerConfig& worker : plan.workers) {
+    EXPECT_EQ(worker.startup_delay + worker.join_timeout, 1'300ms) << worker.local_id;
+  }
+  options.common.join_timeout = std::chrono::milliseconds::max();
+  plan = plan_workers(options).value();
+  EXPECT_EQ(plan.workers[0].join_timeout, std::chrono::milliseconds::max());
+  EXPECT_EQ(plan.workers[2].startup_delay, 800ms);
+  options.startup_interval = std::chrono::milliseconds::max();
+  plan = plan_workers(options).value();
+  EXPECT_EQ(plan.workers[0].join_timeout, std::chrono::milliseconds::max());
+  EXPECT_EQ(plan.workers[2].startup_delay, std::chrono::milliseconds::max());
+}
+
 TEST(PlanTest, AWrongValueIsNamed) {
   using Change = void (*)(WorkerConfig&);
   const std::pair<const char*, Change> wrong[] = {

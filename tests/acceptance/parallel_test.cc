@@ -334,6 +334,14 @@ TEST_P(ParallelTest, A061_in_a_mesh_each_hears_the_three_others_from_the_first_e
   Parallel::runner(options(4))(tell_all, {"mesh"});
 }
 
+// The first would give up before the last is started, if its time began with its own start.
+TEST_P(ParallelTest, Workers_that_start_one_after_the_other_wait_for_the_last_one) {
+  auto slow = options(3);
+  slow.startup_interval = 1'500ms;
+  slow.join_timeout = 2'500ms;
+  Parallel::runner(slow)(tell_all, {"mesh"});
+}
+
 TEST_P(ParallelTest, A_hub_that_relays_lets_the_leaves_hear_each_other) {
   auto star = options(4);
   star.topology = "star";
