@@ -145,15 +145,20 @@ int run_processes(const DitaskOptions& options, const Launch& launch, bool is_py
 
 // The worker that runs in this process, while its main does.
 const runtime::WorkerConfig* running_here = nullptr;
+pid_t running_in = 0;
 
 struct RunsHere {
-  explicit RunsHere(const runtime::WorkerConfig& config) { running_here = &config; }
+  explicit RunsHere(const runtime::WorkerConfig& config) {
+    running_here = &config;
+    running_in = ::getpid();
+  }
   ~RunsHere() { running_here = nullptr; }
 };
 
 // Its main has called exit(), which unwinds nothing. The number is none of ditask's own codes.
+// A child of main that calls it is not the worker.
 void left_by_exit(int code, void*) {
-  if (running_here == nullptr) return;
+  if (running_here == nullptr || ::getpid() != running_in) return;
   if (const std::string path = runtime::ipc_path(running_here->listen); !path.empty()) {
     ::unlink(path.c_str());
   }

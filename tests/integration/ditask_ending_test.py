@@ -104,6 +104,18 @@ class Endings(DitaskTest):
                 self.assertRegex(err, r"ditask: node [01]: ended with exit code 3")
                 self.assert_nothing_left()
 
+    def test_a_child_of_a_worker_that_calls_exit_is_its_parents_business(self):
+        for workers in (1, 2):
+            with self.subTest(workers=workers):
+                code, out, err = self.run_ditask(
+                    "--package", PACKAGES, "--main", "actions.fork_and_exit", "--protocol", "ipc",
+                    "--parallel-workers", workers,
+                )
+                self.assertEqual(code, 0, err)
+                self.assertEqual(out.count("child=3 socket=there"), workers, out)
+                self.assertNotIn("ditask: ", err)
+                self.assert_nothing_left()
+
     def test_a_hangup_is_a_request_to_finish(self):
         for workers in (1, 2):
             with self.subTest(workers=workers):

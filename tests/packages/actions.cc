@@ -10,7 +10,9 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace {
 
@@ -78,6 +80,17 @@ void leave_by_exit() {
   std::exit(3);  // NOLINT(concurrency-mt-unsafe)
 }
 
+// A child that leaves by exit() is its parent's business alone.
+void fork_and_exit() {
+  const pid_t child = ::fork();
+  if (child == 0) leave_by_exit();
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  const std::string path = divisi::Parallel::instance().address().substr(6);  // ipc://
+  std::printf("child=%d socket=%s\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+              ::access(path.c_str(), F_OK) == 0 ? "there" : "gone");
+}
+
 void print_much() {
   for (int i = 0; i < 1000; ++i) std::printf("line %d of many\n", i);
 }
@@ -103,5 +116,6 @@ DIVISI_MAIN(wait_for_finish)
 DIVISI_MAIN(lose_node_zero)
 DIVISI_MAIN(lose_node_zero_of_three)
 DIVISI_MAIN(leave_by_exit)
+DIVISI_MAIN(fork_and_exit)
 DIVISI_MAIN(print_much)
 DIVISI_MAIN(die_once)
