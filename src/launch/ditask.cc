@@ -13,6 +13,7 @@
 #include "runtime/crash_report.h"
 #include "runtime/entry.h"
 #include "runtime/exit_code.h"
+#include "runtime/finish_watcher.h"
 #include "runtime/runner.h"
 #include "runtime/signal_watch.h"
 #include "runtime/worker.h"
@@ -169,25 +170,43 @@ void left_by_exit(int code, void*) {
       runtime::kExitMainFailed));
 }
 
+int ended_by(int signal) {
+  return complain(make_status(Code::kCancelled, "ended by {}", io::signal_name(signal)),
+                  runtime::exit_code_of_signal(signal));
+}
+
+// Runs the constructors of the package, which may take as long as they like. There is nothing to
+// put in order yet, so a signal ends ditask at once; not by its default action, which process 1 of
+// a container does not have.
+Result<runtime::Entry> load_here(const runtime::EntryRef& entry,
+                                 const runtime::SignalWatch& signals) {
+  const runtime::FinishWatcher watcher({
+      .on_finish = [](int signal) { ::_exit(ended_by(signal)); },
+      .signals = &signals,
+  });
+  return runtime::resolve_entry(entry);
+}
+
 // A single worker needs no process of its own: main runs here (spec 3.5).
-int run_here(const runtime::WorkerConfig& config) {
+int run_here(const runtime::WorkerConfig& config,
+             std::unique_ptr<const runtime::SignalWatch> signals) {
   runtime::install_crash_report(config.node_id);
   log::set_identity(config.job_id, config.node_id);
-  const auto entry = runtime::resolve_entry(config.entry);
+  const auto entry = load_here(config.entry, *signals);
+  // One that is first again, should the package have brought a handler.
+  const runtime::SignalWatch worker_signals(runtime::kEndSignals);
+  if (const auto signal = signals->next()) return ended_by(*signal);
+  signals.reset();
   if (!entry) return complain(entry.error(), runtime::kExitUsage);
   ::on_exit(left_by_exit, nullptr);
   const RunsHere runs(config);
-  const runtime::InlineOutcome ended = runtime::run_worker_inline(config, entry->call);
+  const runtime::InlineOutcome ended =
+      runtime::run_worker_inline(config, entry->call, &worker_signals);
   if (ended.signal != 0) return runtime::exit_code_of_signal(ended.signal);
   const runtime::WorkerOutcome& outcome = ended.outcome;
   if (outcome.kind == runtime::WorkerOutcome::Kind::kDone) return runtime::kExitOk;
   return complain(make_status(Code::kInternal, "node {}: {}", config.node_id, outcome.text),
                   outcome.exit_code);
-}
-
-int ended_by(int signal) {
-  return complain(make_status(Code::kCancelled, "ended by {}", io::signal_name(signal)),
-                  runtime::exit_code_of_signal(signal));
 }
 
 int run_package(const DitaskOptions& options, Launch& launch) {
@@ -205,8 +224,7 @@ int run_package(const DitaskOptions& options, Launch& launch) {
   const bool is_python = package->is_python();
   if (launch.workers.size() == 1 && !is_python && !package->is_archive() &&
       options.log_dir.empty() && options.worker_lost == runtime::WorkerLost::kFail) {
-    signals.reset();  // the worker has its own
-    return run_here(launch.workers.front());
+    return run_here(launch.workers.front(), std::move(signals));
   }
   return run_processes(options, launch, is_python, *signals);
 }

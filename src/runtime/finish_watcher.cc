@@ -13,7 +13,10 @@
 namespace divisi::runtime {
 
 FinishWatcher::FinishWatcher(Options options)
-    : options_(std::move(options)), signals_(kEndSignals) {
+    : options_(std::move(options)),
+      own_signals_(options_.signals == nullptr ? std::make_unique<const SignalWatch>(kEndSignals)
+                                               : nullptr),
+      signals_(options_.signals == nullptr ? *own_signals_ : *options_.signals) {
   auto pipe = io::make_pipe();
   if (!pipe) throw Error(Code::kUnavailable, pipe.error().message());
   wake_ = *std::move(pipe);
@@ -72,7 +75,7 @@ void FinishWatcher::request_finish(int signal) {
   }
   came_.notify_all();
   if (options_.grace) deadline_ = deadline_after(*options_.grace);
-  if (options_.on_finish) options_.on_finish();
+  if (options_.on_finish) options_.on_finish(signal);
 }
 
 void FinishWatcher::take_reports() {

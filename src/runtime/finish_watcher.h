@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -20,15 +21,17 @@ namespace divisi::runtime {
 class FinishWatcher {
  public:
   struct Options {
-    std::function<void()> on_finish;  // once, at the first of them
+    std::function<void(int signal)> on_finish;  // once, at the first of them
     // Node id, and its address if it will not be started again.
-    std::function<void(int, const std::string&)> on_peer_died;
+    std::function<void(int, const std::string&)> on_peer_died{};
     const WorkerChannel* channel = nullptr;  // to the launcher, if there is one
     std::function<void()> on_orphaned{};     // the launcher is gone
+    // Watches already, and outlives this; nullptr: signals are heard from the constructor on.
+    const SignalWatch* signals = nullptr;
     // Without a launcher nobody else would end a main that does not listen: after `grace`, or at
     // a second SIGINT, `on_overdue` gets the signal and ends the process.
-    std::optional<std::chrono::milliseconds> grace;
-    std::function<void(int)> on_overdue;
+    std::optional<std::chrono::milliseconds> grace{};
+    std::function<void(int)> on_overdue{};
   };
 
   explicit FinishWatcher(Options options);
@@ -49,7 +52,8 @@ class FinishWatcher {
   int milliseconds_left() const;
 
   const Options options_;
-  SignalWatch signals_;
+  const std::unique_ptr<const SignalWatch> own_signals_;  // without Options::signals
+  const SignalWatch& signals_;
   io::PipePair wake_;
   std::atomic<int> signal_{0};
   mutable std::mutex mutex_;

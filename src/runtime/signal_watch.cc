@@ -29,6 +29,8 @@ std::array<Slot, kSlots> slots;
 struct Watched {
   int users = 0;                // guarded by table_mutex
   struct sigaction previous{};  // written before our handler is installed
+  bool covered = false;         // note_first was installed; guarded by table_mutex
+  struct sigaction cover{};     // what it covers; written before
 };
 std::array<Watched, NSIG> watched;
 std::mutex table_mutex;
@@ -36,56 +38,97 @@ std::mutex table_mutex;
 // The handler survives fork() in a child that does not exec; its signals are not ours.
 std::atomic<pid_t> owner{0};
 
-void note_signal(int signal, siginfo_t* info, void* context) {
+using Handler = void (*)(int, siginfo_t*, void*);
+
+bool calls(const struct sigaction& action, Handler handler) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == handler;
+}
+
+struct sigaction current_action(int signal) {
+  struct sigaction action{};
+  ::sigaction(signal, nullptr, &action);
+  return action;
+}
+
+void note(int signal) {
   const int saved_errno = errno;
-  const bool ours = ::getpid() == owner;
   for (Slot& slot : slots) {
-    if (!slot.in_use || !ours) continue;
+    if (!slot.in_use || ::getpid() != owner) continue;
     const auto byte = static_cast<unsigned char>(signal);
     // A full pipe means that thousands of signals wait to be read: one more changes nothing.
     [[maybe_unused]] const ssize_t written = ::write(slot.write_end, &byte, 1);
   }
   errno = saved_errno;
-  const struct sigaction& previous = watched[static_cast<std::size_t>(signal)].previous;
+}
+
+void pass_on(const struct sigaction& previous, int signal, siginfo_t* info, void* context) {
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
     if (previous.sa_sigaction != nullptr) previous.sa_sigaction(signal, info, context);
   } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
     previous.sa_handler(signal);
-  } else if (!ours && previous.sa_handler == SIG_DFL) {
+  } else if (::getpid() != owner && previous.sa_handler == SIG_DFL) {
     ::sigaction(signal, &previous, nullptr);
     ::raise(signal);  // blocked until we return, then the default
   }
 }
 
-bool is_ours(const struct sigaction& action) {
-  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == note_signal;
+// Over a handler that the program has put over note_signal, which that one may call in turn: two
+// functions, so that they do not call each other for ever.
+void note_first(int signal, siginfo_t* info, void* context) {
+  note(signal);
+  pass_on(watched[static_cast<std::size_t>(signal)].cover, signal, info, context);
+}
+
+void note_signal(int signal, siginfo_t* info, void* context) {
+  if (!calls(current_action(signal), note_first)) note(signal);
+  pass_on(watched[static_cast<std::size_t>(signal)].previous, signal, info, context);
+}
+
+bool is_ignored(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN;
+}
+
+void install(int signal, Handler handler) {
+  struct sigaction action{};
+  action.sa_sigaction = handler;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  ::sigfillset(&action.sa_mask);
+  ::sigaction(signal, &action, nullptr);
+}
+
+// The program may have installed a handler of its own since the first watch. Once: whether a
+// second one calls note_first is not to be known.
+void come_first(int signal) {
+  Watched& entry = watched[static_cast<std::size_t>(signal)];
+  const struct sigaction current = current_action(signal);
+  if (entry.covered || calls(current, note_signal) || is_ignored(current)) return;
+  entry.cover = current;
+  entry.covered = true;
+  install(signal, note_first);
 }
 
 // False when the signal is ignored and stays so.
 bool watch(int signal) {
   Watched& entry = watched[static_cast<std::size_t>(signal)];
-  if (entry.users++ > 0) return true;
-  struct sigaction action{};
-  ::sigaction(signal, nullptr, &action);
-  if ((action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN) {
-    --entry.users;
-    return false;
+  if (entry.users > 0) {
+    come_first(signal);
+  } else {
+    const struct sigaction current = current_action(signal);
+    if (is_ignored(current)) return false;
+    entry.previous = current;
+    install(signal, note_signal);
   }
-  entry.previous = action;
-  struct sigaction ours{};
-  ours.sa_sigaction = note_signal;
-  ours.sa_flags = SA_SIGINFO | SA_RESTART;
-  ::sigfillset(&ours.sa_mask);
-  ::sigaction(signal, &ours, nullptr);
+  ++entry.users;
   return true;
 }
 
 void unwatch(int signal) {
   Watched& entry = watched[static_cast<std::size_t>(signal)];
   if (--entry.users > 0) return;
-  struct sigaction current{};
-  ::sigaction(signal, nullptr, &current);
-  if (is_ours(current)) ::sigaction(signal, &entry.previous, nullptr);
+  const struct sigaction current = current_action(signal);
+  if (calls(current, note_signal)) ::sigaction(signal, &entry.previous, nullptr);
+  if (calls(current, note_first)) ::sigaction(signal, &entry.cover, nullptr);
+  entry.covered = false;
 }
 
 int take_slot() {

@@ -2,7 +2,8 @@
 //
 // Works inside a program of somebody else: a handler that was there is still called after the
 // signal was noted, an ignored signal stays ignored, and the last watch puts everything back.
-// Several may live at once; each sees every signal. Signals of a watch may come on any thread.
+// Several may live at once; each sees every signal, on any thread. A handler that the program
+// installs meanwhile has its signal for itself, until another watch is made and comes first again.
 #pragma once
 
 #include <csignal>

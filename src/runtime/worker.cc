@@ -156,14 +156,17 @@ WorkerOutcome run_worker(const WorkerConfig& config, const MainFunction& main,
   return outcome;
 }
 
-InlineOutcome run_worker_inline(const WorkerConfig& config, const MainFunction& main) {
+InlineOutcome run_worker_inline(const WorkerConfig& config, const MainFunction& main,
+                                const SignalWatch* signals) {
   const WorkerHooks& hooks = worker_hooks();
   if (hooks.forget_finish) hooks.forget_finish();
   std::atomic<bool> in_main{false};
   FinishWatcher watcher({
-      .on_finish = hooks.request_finish,
-      .on_peer_died = {},
-      .channel = nullptr,
+      .on_finish =
+          [&hooks](int) {
+            if (hooks.request_finish) hooks.request_finish();
+          },
+      .signals = signals,
       .grace = config.finish_grace,
       .on_overdue =
           [&config, &in_main](int signal) {

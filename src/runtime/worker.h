@@ -13,6 +13,8 @@
 
 namespace divisi::runtime {
 
+class SignalWatch;
+
 // How a worker brings its network up and down. The router installs itself here at start
 // (set_worker_hooks from a static constructor); tests install fakes. Defaults do nothing.
 struct WorkerHooks {
@@ -62,12 +64,14 @@ WorkerOutcome run_worker(const WorkerConfig& config, const MainFunction& main,
 
 // The same in the launcher's own process (n = 1): SIGINT and SIGTERM ask for finish; after
 // `config.finish_grace`, or at a second SIGINT, the process exits at once with 128 + signal and
-// without its socket file. `signal` is the one that came, or 0.
+// without its socket file. `signal` is the one that came, or 0. `signals` watches already, so that
+// none is lost between its caller and main; nullptr: they are heard from the call on.
 struct InlineOutcome {
   WorkerOutcome outcome;
   int signal = 0;
 };
-InlineOutcome run_worker_inline(const WorkerConfig& config, const MainFunction& main);
+InlineOutcome run_worker_inline(const WorkerConfig& config, const MainFunction& main,
+                                const SignalWatch* signals = nullptr);
 
 // "std::runtime_error: no such file", with nested exceptions after it.
 std::string describe_exception(const std::exception_ptr& exception);

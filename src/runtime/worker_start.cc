@@ -99,12 +99,13 @@ int worker_main(Inherited inherited, const ResolveMain& resolve) {
 
   const WorkerHooks& hooks = worker_hooks();
   const FinishWatcher watcher({
-      .on_finish = hooks.request_finish,
+      .on_finish =
+          [&hooks](int) {
+            if (hooks.request_finish) hooks.request_finish();
+          },
       .on_peer_died = hooks.peer_died,
       .channel = &channel,
       .on_orphaned = [&config] { end_orphan(*config); },
-      .grace = std::nullopt,
-      .on_overdue = {},
   });
   // Until here a launcher's death was ours at once; from here on we take our socket file with us.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -93,6 +93,39 @@ class Endings(DitaskTest):
                     self.assertEqual(code, 143, err)
                     self.assert_nothing_left()
 
+    def test_a_signal_while_ditask_itself_loads_a_package_is_answered_by_ditask(self):
+        """By a line and an exit code; the default would do nothing where ditask is process 1."""
+        for number, expected in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)):
+            with self.subTest(signal=number):
+                marker = self.directory / f"pid_{number}"
+                launcher = self.start(
+                    "--package", PACKAGES, "--main", "hangs_the_second_time.start", "--protocol", "ipc",
+                    env={"DIVISI_TEST_MARKER": str(marker)},
+                )
+                eventually(
+                    lambda: marker.exists() and marker.read_text().endswith("\n"),
+                    lambda: "the package is never loaded",
+                )
+                self.assertEqual(int(marker.read_text()), launcher.process.pid)
+                launcher.signal(number)
+                code, _, err = launcher.wait()
+                self.assertEqual(code, expected, err)
+                self.assertIn(f"ditask: ended by {number.name}", err.splitlines()[-1])
+                self.assert_nothing_left()
+
+    def test_a_handler_that_a_package_brings_is_called_and_main_finishes(self):
+        for env in ({}, {"DIVISI_TEST_CHAIN": "1"}):
+            with self.subTest(**env):
+                launcher = self.start(
+                    "--package", PACKAGES, "--main", "brings_a_handler.start", "--protocol", "ipc", env=env
+                )
+                launcher.wait_until_printed("running")
+                launcher.signal(signal.SIGTERM)
+                code, out, err = launcher.wait()
+                self.assertEqual(code, 143, err)
+                self.assertIn("finished, handled=1", out)
+                self.assert_nothing_left()
+
     def test_one_worker_that_calls_exit_has_failed(self):
         for workers in (1, 2):
             with self.subTest(workers=workers):
