@@ -22,8 +22,16 @@ endfunction()
 #
 # One GoogleTest program, one ctest entry a test. A preset that checks only some folders (tsan)
 # lists them in DIVISI_TEST_FOLDERS; the others' programs then wait until somebody asks for them.
-# Tests with the label `soak` run under ./test --soak only. Tests are listed when ctest starts,
-# not while building: a sanitized program may need an environment that only ctest gives it.
+# Tests are listed when ctest starts, not while building: a sanitized program may need an environment
+# that only ctest gives it.
+#
+# Only a hang ever reaches the time limit. The long forms of tests (DIVISI_SOAK=1, which CMake must
+# see as well) take many minutes, above all under a sanitizer.
+if("$ENV{DIVISI_SOAK}" STREQUAL "1")
+  set(DIVISI_TEST_TIMEOUT 7200)
+else()
+  set(DIVISI_TEST_TIMEOUT 300)
+endif()
 add_custom_target(divisi_tests)
 function(divisi_test name)
   if(NOT DIVISI_TESTS)
@@ -47,7 +55,7 @@ function(divisi_test name)
   endif()
   add_dependencies(divisi_tests ${name})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}" ${ARG_PROPERTIES})
+    PROPERTIES TIMEOUT ${DIVISI_TEST_TIMEOUT} LABELS "${ARG_LABELS}" ${ARG_PROPERTIES})
 endfunction()
 
 # divisi_fuzzer(NAME sources... LINK modules... CORPUS folder)
