@@ -8,7 +8,6 @@ import signal
 import socket
 import stat
 import struct
-import subprocess
 import unittest
 import zipfile
 
@@ -146,59 +145,6 @@ class Nodes(DitaskTest):
         )
         self.assertEqual(code, 0, err)
         self.assertEqual(hub.wait()[0], 0)
-
-
-class Namespaces(DitaskTest):
-    """Three hosts as the kernel makes them: own interfaces, own addresses, own loopback."""
-
-    def ip(self, *arguments):
-        return subprocess.run(["ip", *arguments], capture_output=True, text=True)
-
-    def make_hosts(self, count):
-        """Namespaces with 192.168.0.1, .2, ... on one switch; returns their names."""
-        tag = f"divisi{os.getpid()}"
-        names = [f"{tag}-{i}" for i in range(count + 1)]
-        for name in names:
-            made = self.ip("netns", "add", name)
-            if made.returncode != 0:
-                self.skipTest(f"this machine allows no network namespaces: {made.stderr.strip()}")
-            self.addCleanup(self.ip, "netns", "del", name)
-        switch = names[0]
-        commands = [f"-n {switch} link add br0 type bridge", f"-n {switch} link set br0 up"]
-        for i, name in enumerate(names[1:], 1):
-            commands += [
-                f"link add e0 netns {name} type veth peer name p{i} netns {switch}",
-                f"-n {switch} link set p{i} master br0 up",
-                f"-n {name} link set lo up",
-                f"-n {name} addr add 192.168.0.{i}/24 dev e0",
-                f"-n {name} link set e0 up",
-                f"-n {name} route add default via 192.168.0.254",
-            ]
-        for command in commands:
-            done = self.ip(*command.split())
-            if done.returncode != 0:
-                self.skipTest(f"this machine cannot do 'ip {command}': {done.stderr.strip()}")
-        return names[1:]
-
-    def test_A130_three_servers_in_three_network_namespaces(self):
-        hosts = self.make_hosts(3)
-        for order in ((0, 1, 2), (2, 1, 0)):
-            with self.subTest(order=order):
-                started = {}
-                for node in order:
-                    attach = ["--attach-to", "192.168.0.1:50515"] if node else []
-                    started[node] = self.start(
-                        "--package", PACKAGES, "--main", "meeting.main", "--parallel-workers", 1,
-                        "--protocol", "tcp", "--ports", 50515, "--node-ids", node, *attach,
-                        env={"DIVISI_TEST_PEERS": "2,1,1"},
-                        prefix=("ip", "netns", "exec", hosts[node]),
-                    )
-                heard = {}
-                for node, launcher in started.items():
-                    code, out, err = launcher.wait()
-                    self.assertEqual(code, 0, err)
-                    heard[node] = re.search(r"heard ([\d,]*)", out)[1]
-                self.assertEqual(heard, {0: "1,2", 1: "0", 2: "0"})
 
 
 class Entries(DitaskTest):

@@ -1,4 +1,4 @@
-"""The three servers of the cluster guide, each in a network namespace of its own.
+"""The three servers of the cluster guide (A130), each in a network namespace of its own.
 
 A has 192.168.0.1; B and C dial it. The servers are joined by a bridge in a fourth namespace, so nothing
 of the host's own network is touched. Needs root. DIVISI_BUILD names the build to test (default:
@@ -180,13 +180,13 @@ class ThreeServers(unittest.TestCase):
             said[server.node] = re.search(r"heard (\S*), is linked with (\S*)", server.text()).groups()
         self.assertEqual(said, {0: ("1,2", "1,2"), 1: ("0", "0"), 2: ("0", "0")})
 
-    def test_the_dialled_server_starts_first(self):
+    def test_A130_the_dialled_server_starts_first(self):
         self.meet(0, 1, 2)
 
-    def test_the_dialled_server_starts_last(self):
+    def test_A130_the_dialled_server_starts_last(self):
         self.meet(2, 1, 0)
 
-    def test_the_dialled_server_starts_in_between(self):
+    def test_A130_the_dialled_server_starts_in_between(self):
         self.meet(1, 0, 2)
 
 
