@@ -18,10 +18,7 @@ def start_program(tmp_path):
 
     yield start
     for program in started:
-        program.kill()
-        program.process.wait()
-        program.process.stdout.close()
-        program.process.stderr.close()
+        program.close()
 
 
 @pytest.fixture

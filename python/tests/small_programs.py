@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -100,6 +101,57 @@ def processes_with(token):
     return found
 
 
+class Output:
+    """What a stream says, read by a thread: whoever waits for a line has a deadline, and a program that says
+    much is never held up."""
+
+    def __init__(self, stream):
+        self._stream = stream
+        self._lines = []  # those that nobody has asked for yet
+        self._over = False
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self._stream:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def up_to(self, text, deadline):
+        """The lines up to the first that contains the text; None if it has not come by then."""
+        with self._changed:
+            seen = 0
+            while True:
+                for seen in range(seen, len(self._lines)):
+                    if text in self._lines[seen]:
+                        found, self._lines = self._lines[:seen + 1], self._lines[seen + 1:]
+                        return found
+                seen = len(self._lines)
+                if self._over or not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                    return None
+
+    def ends(self, deadline):
+        """Whether it ended by then."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._over, max(0.0, deadline - time.monotonic()))
+
+    def rest(self):
+        """What is there by now and nobody has asked for."""
+        with self._changed:
+            rest, self._lines = self._lines, []
+            return "".join(rest)
+
+    def close(self):
+        """After the end of whoever writes."""
+        self._reader.join(DEADLINE_S)
+        self._stream.close()
+
+
 class Program:
     """A running program. Whatever it started is found by its environment."""
 
@@ -112,8 +164,9 @@ class Program:
         self.process = subprocess.Popen(
             [sys.executable, *flags, str(self.path), *map(str, arguments)],
             env=variables, cwd=folder, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
         )
+        self.out, self.err = Output(self.process.stdout), Output(self.process.stderr)
 
     def kill(self):
         """All of its processes."""
@@ -125,27 +178,24 @@ class Program:
 
     def wait_line(self, text, timeout=DEADLINE_S):
         """Reads the standard output up to the line that contains the text."""
-        deadline = time.monotonic() + timeout
-        seen = []
-        while time.monotonic() < deadline:
-            line = self.process.stdout.readline()
-            if not line:
-                break
-            seen.append(line)
-            if text in line:
-                return line
+        seen = self.out.up_to(text, time.monotonic() + timeout)
+        if seen is not None:
+            return seen[-1]
         self.kill()
-        raise AssertionError(f"{text!r} was not printed\n{''.join(seen)}\n{self.process.stderr.read()}")
+        raise AssertionError(f"{text!r} was not printed\n{self._told()}")
 
     def end(self, timeout=DEADLINE_S):
         """Waits for the end, and that nothing is left behind."""
+        deadline = time.monotonic() + timeout
         try:
-            out, err = self.process.communicate(timeout=timeout)
+            if not (self.out.ends(deadline) and self.err.ends(deadline)):
+                raise subprocess.TimeoutExpired(self.process.args, timeout)
+            self.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             left = processes_with(self.token)
             self.kill()
-            out, err = self.process.communicate()
-            raise AssertionError(f"still runs after {timeout} s: {left}\n{out}\n{err}") from None
+            raise AssertionError(f"still runs after {timeout} s: {left}\n{self._told()}") from None
+        out, err = self.out.rest(), self.err.rest()
         ended = Ended(self.process.returncode, out, err)
         deadline = time.monotonic() + 10
         while left := processes_with(self.token):  # the kernel may need a moment
@@ -154,3 +204,17 @@ class Program:
                 raise AssertionError(f"processes {left} were left behind\n{ended}")
             time.sleep(0.01)
         return ended
+
+    def _told(self):
+        """Everything that is left of its output; it was killed."""
+        deadline = time.monotonic() + 10
+        self.out.ends(deadline)
+        self.err.ends(deadline)
+        return f"{self.out.rest()}\n{self.err.rest()}"
+
+    def close(self):
+        """Nothing of it is left."""
+        self.kill()
+        self.process.wait()
+        self.out.close()
+        self.err.close()
