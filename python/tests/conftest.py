@@ -1,6 +1,5 @@
 """Fixtures for tests that run small programs of several processes."""
-import socket
-
+import ports
 import pytest
 from small_programs import DEADLINE_S, Program
 
@@ -34,17 +33,7 @@ def run_program(start_program):
 @pytest.fixture
 def free_ports():
     """free_ports(n): port numbers that nobody listens on."""
-
-    def find(count):
-        sockets = [socket.socket() for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        ports = [one.getsockname()[1] for one in sockets]
-        for one in sockets:
-            one.close()
-        return ports
-
-    return find
+    return ports.free_ports
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def test_a_job_that_is_killed_somewhere_leaves_nothing_behind(cycle, tmp_path, f
     shm = shared_memory()
     launcher = subprocess.Popen(
         [sys.executable, str(program), chance.choice(["fail", "ignore", "restart"]),
-         chance.choice(["ipc", "tcp"]), str(free_ports(1)[0])],
+         chance.choice(["ipc", "tcp"]), str(free_ports(3)[0])],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env=dict(os.environ, PYTHONPATH=PACKAGES, TMPDIR=folder, **{TOKEN: token}),
     )

@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 from divisi import UsageError, launch, report_progress
-from test_ditask import DEADLINE, environment, free_port
+from test_ditask import DEADLINE, environment
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "integration"))
 

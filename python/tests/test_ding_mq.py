@@ -157,9 +157,8 @@ def test_workers_need_no_hook(engine):
     assert engine.python(program, env=engine.not_installed) == ["Got: Hi"]
 
 
-def test_one_flag_of_ditask(engine):
+def test_one_flag_of_ditask(engine, free_ports):
     write(engine.folder, GREETING, "my_module.py")
-    port = free_port()
     flags = [
         "--package",
         ".",
@@ -170,7 +169,7 @@ def test_one_flag_of_ditask(engine):
         "--topology",
         "mesh",
     ]
-    where = ["--address", "127.0.0.1", "--ports", f"{port},{free_port()}"]
+    where = ["--address", "127.0.0.1", "--ports", ",".join(map(str, free_ports(2)))]
     assert engine.ditask("--mq-type", "divisi", *flags, *where) == ["Got: Hi"]
 
 
@@ -316,9 +315,3 @@ def test_platforms_give_their_nodes_an_address(engine):
     print(">", parsed["mq_type"], parsed["address"], parsed["node_ids"], parsed["attach_to"])
     """
     assert engine.python(program) == ["divisi h1 2 tcp://h0:50515,tcp://h0:50516"]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

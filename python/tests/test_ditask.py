@@ -11,6 +11,7 @@ import sys
 import zipfile
 
 import pytest
+from ports import free_port
 
 from divisi import launch
 
@@ -87,23 +88,6 @@ def succeed(*arguments, cwd=None, **env):
     code, out, err = ditask(*arguments, cwd=cwd, **env)
     assert code == 0, err
     return out
-
-
-def free_port(count=1, addresses=("127.0.0.1",)):
-    """The first of `count` neighbouring ports that are free on all addresses."""
-    for base in itertools.count(33_000 + os.getpid() % 900 * 20, count):
-        sockets = []
-        try:
-            for address in addresses:
-                for port in range(base, base + count):
-                    sockets.append(socket.socket())
-                    sockets[-1].bind((address, port))
-            return base
-        except OSError:
-            continue
-        finally:
-            for one in sockets:
-                one.close()
 
 
 @pytest.fixture

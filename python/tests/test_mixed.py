@@ -3,7 +3,6 @@
 import ctypes
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -49,13 +48,6 @@ def main():
 """
 
 
-def free_ports():
-    with socket.socket() as one, socket.socket() as two:
-        one.bind(("127.0.0.1", 0))
-        two.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], two.getsockname()[1]
-
-
 def start(tmp_path, *arguments):
     return subprocess.Popen(
         [launch.program(), "--protocol", "tcp", "--address", "127.0.0.1", *map(str, arguments)],
@@ -64,9 +56,9 @@ def start(tmp_path, *arguments):
     )
 
 
-def test_a_cpp_worker_and_two_python_workers_exchange_arrays_both_ways(tmp_path):
+def test_a_cpp_worker_and_two_python_workers_exchange_arrays_both_ways(tmp_path, free_ports):
     (tmp_path / "worker.py").write_text(WORKER)
-    cpp_port, python_port = free_ports()
+    cpp_port, python_port, _ = free_ports(3)  # the second worker counts up
     cpp = start(
         tmp_path, "--package", PACKAGES, "--main", "arrays.main", "--ports", cpp_port, "--node-ids", 0
     )

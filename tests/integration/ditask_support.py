@@ -1,46 +1,23 @@
 """Running the real ditask: processes with deadlines, free ports, packages in the shapes users have."""
 
-import itertools
 import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 import zipfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "shared"))
+
+from ports import free_port  # noqa: E402, F401 (for the tests)
+
 DITASK = os.environ["DITASK"]
 PACKAGES = pathlib.Path(os.environ["DITASK_PACKAGES"])
 DEADLINE = 60  # seconds; only a hang ever waits for it
-
-
-# Below the ports that the kernel gives to outgoing connections; each test process has its own ten.
-_next_port = itertools.count(10_000 + os.getpid() % 2_000 * 10)
-
-
-def free_port(count=1, addresses=("127.0.0.1",)):
-    """The first of `count` neighbouring ports that are free on every address."""
-    while True:
-        base = next(_next_port)
-        if base > 32_000:
-            raise RuntimeError("no free ports")
-        taken = []
-        try:
-            for address in addresses:
-                for port in range(base, base + count):
-                    taken.append(socket.socket())
-                    taken[-1].bind((address, port))
-            for _ in range(count - 1):
-                next(_next_port)
-            return base
-        except OSError:
-            continue
-        finally:
-            for sock in taken:
-                sock.close()
 
 
 def eventually(holds, complaint):

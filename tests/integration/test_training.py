@@ -5,11 +5,11 @@ DIVISI_BUILD names the build to test (default: build/release of this checkout).
 
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
 import pytest
+from ports import free_ports
 
 # Only what reads files: the rest of TensorBoard needs packages that are not installed here.
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -114,10 +114,7 @@ def start(folder, *arguments):
 
 def run(folder, cpp_main, python_program):
     (folder / "worker.py").write_text(python_program)
-    with socket.socket() as one, socket.socket() as two:
-        one.bind(("127.0.0.1", 0))
-        two.bind(("127.0.0.1", 0))
-        ports = one.getsockname()[1], two.getsockname()[1]
+    ports = free_ports(2)
     cpp = start(
         folder, "--package", PACKAGES, "--main", f"training.{cpp_main}", "--ports", ports[0], "--node-ids", 0
     )

@@ -3,11 +3,11 @@
 import json
 import os
 import signal
-import socket
 import time
 import urllib.request
 
 import pytest
+from ports import free_port
 
 from dijob.jobs import Jobs, job, task
 from dijob.kubelet import Kubelet, Obedient
@@ -69,8 +69,7 @@ def test_a_second_operator_waits_for_the_lease_and_takes_over(control_plane):
 
 
 def test_probes_and_metrics_are_answered(control_plane):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with Program("di-operator", control_plane, f"--probe-addr=127.0.0.1:{port}", "--namespace=nowhere") as process:
         def probe(path):
             try:

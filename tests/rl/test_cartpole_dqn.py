@@ -12,7 +12,6 @@ import random
 import secrets
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from xml.etree import ElementTree
 
 import divisi
 import pytest
+from ports import free_ports
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / os.environ.get("DIVISI_BUILD", "build/release")
@@ -154,16 +154,6 @@ def run(start):
         return started
 
     return to_the_end
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def assert_solved(run, goal=195):
