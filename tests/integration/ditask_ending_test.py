@@ -190,13 +190,16 @@ class Endings(DitaskTest):
                 self.assertIn(f"node={node}\n", out)
 
     def test_programs_start_one_after_the_other(self):
-        code, _, err = self.run_ditask(
-            "--parallel-workers", 2, "--startup-interval", "0.5", "--log-level", "debug", "--", "true"
-        )
+        run = ("--parallel-workers", 2, "--log-level", "debug", "--startup-interval")
+        launcher = self.start(*run, 600, "--", "true")
+        launcher.wait_until_logged("worker node=0 .*: ended")
+        launcher.signal(signal.SIGTERM)
+        code, _, err = launcher.wait()
+        self.assertEqual(code, 143, err)
+        self.assertNotIn("worker node=1 ", err)
+        code, _, err = self.run_ditask(*run, "0.1", "--", "true")
         self.assertEqual(code, 0, err)
-        lines = [line for line in err.splitlines() if "worker node=" in line]
-        self.assertRegex(lines[1], "node=0 .*: ended")
-        self.assertRegex(lines[2], "node=1 .*: started")
+        self.assertRegex(err, "worker node=1 .*: started")
 
 
 class Mistakes(DitaskTest):

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -61,6 +62,12 @@ class Launcher:
         """Until standard output holds the text so often; the process must still run."""
         self._wait_while_it_runs(
             lambda: self.text(self.out).count(text) >= times, f"never printed {text!r}"
+        )
+
+    def wait_until_logged(self, pattern):
+        """Until a line of standard error matches; the process must still run."""
+        self._wait_while_it_runs(
+            lambda: re.search(pattern, self.text(self.err)), f"never logged {pattern!r}"
         )
 
     def wait_until_last_line(self, line):
