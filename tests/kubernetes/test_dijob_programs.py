@@ -17,7 +17,7 @@ from harness import wait_for
 SOAK = bool(os.environ.get("DIVISI_SOAK"))
 
 
-def test_five_jobs_end_right_while_the_operator_is_killed_every_second(control_plane):
+def test_many_jobs_end_right_while_the_operator_is_killed_every_second(control_plane):
     """One pod of each job fails once. Every job ends with one restart, and no pod was made twice."""
     space = "storm"
     control_plane.kubectl("create", "namespace", space)
@@ -33,7 +33,7 @@ def test_five_jobs_end_right_while_the_operator_is_killed_every_second(control_p
     with operator(control_plane, f"--namespace={space}") as process, Obedient(jobs, script) as kubelet:
         names = [f"job-{i}" for i in range(200 if SOAK else 20)]
         jobs.submit(*(job(name, task("learner"), task("collector", 3)) for name in names))
-        learners, deadline = set(), time.monotonic() + (1000 if SOAK else 100)
+        learners, deadline = set(), time.monotonic() + (3000 if SOAK else 300)
         while len(learners) < len(names) or any(jobs.status(n).get("phase") != "Succeeded" for n in names):
             assert time.monotonic() < deadline, {n: jobs.status(n).get("phase") for n in names}
             time.sleep(1)  # the pace of the killing, not a wait for anything
