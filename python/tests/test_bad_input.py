@@ -780,14 +780,18 @@ def count():
     return [len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))]
 
 if __name__ == "__main__":
-    counts = []
-    for i in range(4):
-        Parallel.runner(n_parallel_workers=2, log_level="error")(main)
-        counts.append(count())
-    tell(counts)
+    launch = Parallel.runner(n_parallel_workers=2, log_level="error")
+    launch(main)  # what is made once
+    before = count()
+    for _ in range(3):
+        launch(main)
+    deadline = time.monotonic() + 10  # a thread that was joined may be seen a moment longer
+    while any(now > then for now, then in zip(count(), before)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    tell(before, count())
 """,
         env={"TMPDIR": temporary},
     ).ok()
-    counts = ended.results[0][0]
-    assert max(counts[1:]) <= counts[0]
+    ((before, after),) = ended.results
+    assert all(now <= then for now, then in zip(after, before)), ended
     assert os.listdir(temporary) == []
