@@ -1,8 +1,10 @@
 """The queue behind `mq_type="divisi"`, on a transport that the test holds in its hand; and the
 order of callbacks."""
 
+import itertools
 import queue
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,6 +59,27 @@ def native(monkeypatch):
     return fake
 
 
+class Clock:
+    """Stands still, but while the queue waits for messages in vain and when the test says so."""
+
+    def __init__(self, native):
+        self.now = 0.0
+        self.recv, native.node_recv = native.node_recv, self.node_recv
+
+    def node_recv(self, timeout=None):
+        message = self.recv(0.0 if timeout is not None else None)
+        if message is None and timeout is not None:
+            self.now += timeout
+        return message
+
+
+@pytest.fixture
+def clock(native, monkeypatch):
+    made = Clock(native)
+    monkeypatch.setattr(_node_queue, "time", SimpleNamespace(monotonic=lambda: made.now))
+    return made
+
+
 def test_it_binds_when_it_is_made_and_ignores_what_it_does_not_know(native):
     made = NodeQueue(
         listen_to="ipc:///tmp/a", attach_to=["host:50515", "tcp://b:1"], redis_host=None, whatever=3
@@ -93,14 +116,14 @@ def test_any_bytes_and_names_travel(native):
 
 
 def test_a_message_waits_for_its_listener(native):
-    listened = {"b"}
-    made = NodeQueue(listens=lambda topic: topic in listened)
+    # The tenth time it is asked after "a", somebody listens: two messages have been held by then, and
+    # nothing more comes.
+    asked = itertools.count(1)
+    made = NodeQueue(listens=lambda topic: topic == "b" or next(asked) >= 10)
     native.arrive("a", b"1")
     native.arrive("b", b"2")
     native.arrive("a", b"3")
     assert made.recv() == ("b", b"2")
-    timer = threading.Timer(0.05, listened.add, ["a"])
-    timer.start()
     assert made.recv() == ("a", b"1")
     native.arrive("a", b"4")
     assert [made.recv(), made.recv()] == [("a", b"3"), ("a", b"4")]
@@ -134,10 +157,10 @@ def test_stop_ends_a_recv_that_waits_and_may_be_called_again(native):
     assert native.sent == []
 
 
-def test_joining_greets_until_all_are_heard_and_keeps_what_comes_in_between(native):
+def test_joining_greets_until_all_are_heard_and_keeps_what_comes_in_between(native, clock):
     made = NodeQueue()
-    assert not made.join(1, 0.2)
-    assert len(native.sent) > 1 and {topic for topic, _ in native.sent} == {""}
+    assert not made.join(1, 2.5 * _node_queue._GREET_EVERY_S)
+    assert [topic for topic, _ in native.sent] == ["", "", ""]
     native.arrive("early", b"x")
     for who in [b"one", b"one", b"two"]:
         native.arrive("", who)
@@ -154,15 +177,14 @@ def test_a_late_greeting_is_answered_once(native):
     assert [topic for topic, _ in native.sent] == [""]
 
 
-def test_a_program_that_listens_for_long_gets_nothing_old(native, monkeypatch):
-    monkeypatch.setattr(_node_queue, "_LISTENERS_MADE_S", 0.05)
+def test_a_program_that_listens_for_long_gets_nothing_old(native, clock):
     listened = {"end"}
     made = NodeQueue(listens=lambda topic: topic in listened)
     native.arrive("a", b"kept while nobody listens at all")
     native.arrive("end")
     assert made.recv() == ("end", b"")
     made.subscribe("end")
-    threading.Event().wait(0.1)
+    clock.now += _node_queue._LISTENERS_MADE_S + 1
     native.arrive("b", b"not kept")
     native.arrive("end")
     assert made.recv() == ("end", b"")
