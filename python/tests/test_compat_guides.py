@@ -6,12 +6,12 @@ them.
 """
 
 import re
-import socket
 import subprocess
 import sys
 import time
 
 from compat_tools import DEADLINE_S, compat, environment, run, write
+from small_programs import Output
 
 
 def unmarked(text):
@@ -144,9 +144,11 @@ def main():
 """
 
 
-def test_three_servers_find_each_other(tmp_path):
+def test_three_servers_find_each_other(tmp_path, free_ports):
     write(tmp_path, SERVERS, "my_module.py")
-    ports = [free_port() for _ in range(3)]
+    ports = free_ports(3)
+
+    servers = []
 
     def server(rank, *more):
         command = ditask(
@@ -168,7 +170,7 @@ def test_three_servers_find_each_other(tmp_path):
             "127.0.0.1",
             *more,
         ]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             env=environment(),
             cwd=tmp_path,
@@ -176,22 +178,30 @@ def test_three_servers_find_each_other(tmp_path):
             stderr=subprocess.PIPE,
             text=True,
         )
+        servers.append((process, Output(process.stdout), Output(process.stderr)))
 
     hub = f"127.0.0.1:{ports[0]}"  # without a scheme, as in the guide
     # The first server comes last: the order does not matter.
-    servers = [server(1, "--attach-to", hub), server(2, "--attach-to", hub)]
-    time.sleep(0.3)
-    servers.append(server(0))
-    outputs = [process.communicate(timeout=DEADLINE_S) for process in servers]
-    assert [process.returncode for process in servers] == [0, 0, 0], outputs
-    assert [unmarked(out) for out, _ in outputs] == [
+    deadline = time.monotonic() + DEADLINE_S
+    try:
+        for rank in (1, 2):
+            server(rank, "--attach-to", hub)
+        for _, _, err in servers:
+            assert err.up_to("listen on", deadline), err.rest()
+        server(0)
+        for process, out, err in servers:
+            assert out.ends(deadline) and err.ends(deadline), (out.rest(), err.rest())
+            process.wait(DEADLINE_S)
+    finally:
+        for process, _, _ in servers:
+            process.kill()
+    outputs = [(unmarked(out.rest()), err.rest()) for _, out, err in servers]
+    assert [process.returncode for process, _, _ in servers] == [0, 0, 0], outputs
+    assert [out for out, _ in outputs] == [
         "welcome [1, 2]\n",
         "welcome [1, 2]\n",
         "heard [1, 2]\n",
     ]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    for _, out, err in servers:
+        out.close()
+        err.close()

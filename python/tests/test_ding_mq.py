@@ -220,10 +220,12 @@ def main():
         task.on("hello", heard.append)
         task.emit("hello", node, only_remote=True)
         deadline = time.monotonic() + 200
-        while len(heard) < (2 if node == 0 else 1) and time.monotonic() < deadline:
+        # The hub has the last word, when it has heard everybody: whatever it passed on comes before.
+        while (len(heard) < 2 if node == 0 else "end" not in heard) and time.monotonic() < deadline:
             time.sleep(0.05)
-        time.sleep(0.5)  # for what should not come
-        print("\\n> node %d heard %s" % (node, sorted(heard)), flush=True)
+        if node == 0:
+            task.emit("hello", "end", only_remote=True)
+        print("\\n> node %d heard %s" % (node, sorted(heard, key=str)), flush=True)
 
 if __name__ == "__main__":
     Parallel.runner(n_parallel_workers=3, mq_type="divisi", topology="star")(main)
@@ -233,8 +235,8 @@ if __name__ == "__main__":
 def test_leaves_of_a_star_hear_the_hub_only(engine):
     assert sorted(engine.python(STAR)) == [
         "node 0 heard [1, 2]",
-        "node 1 heard [0]",
-        "node 2 heard [0]",
+        "node 1 heard [0, 'end']",
+        "node 2 heard [0, 'end']",
     ]
 
 
@@ -245,10 +247,11 @@ from ding.framework import Parallel, task
 COUNT = 100_000
 
 def main():
-    got = []
+    got, thanks = [], []
     with task.start():
         if task.router.node_id == 0:
             task.on("number", got.append)
+            task.on("thanks", thanks.append)
             task.emit("go")
             deadline = time.monotonic() + 200
             while len(got) < COUNT and time.monotonic() < deadline:
@@ -256,12 +259,14 @@ def main():
             in_order = got == list(range(COUNT))
             print("\\n> got %d, in order: %s" % (len(got), in_order), flush=True)
             task.emit("done")
-            time.sleep(0.5)
+            while not thanks and time.monotonic() < deadline:
+                time.sleep(0.05)
         else:
             task.wait_for("go", timeout=200)
             for i in range(COUNT):
                 task.emit("number", i, only_remote=True)
             task.wait_for("done", timeout=250)
+            task.emit("thanks", 1, only_remote=True)  # and leaves: the last word arrives too
 
 if __name__ == "__main__":
     Parallel.runner(n_parallel_workers=2, mq_type="divisi", startup_interval=0)(main)
