@@ -94,21 +94,21 @@ def test_A003_async_forward(task):
 
 
 def test_A004_async_backward_is_joined_by_sync(task):
-    s1_may_end = threading.Event()
+    s0_has_run = threading.Event()
 
     def s0(ctx):
         ctx.pipeline.append(0)
+        s0_has_run.set()
         yield
         ctx.pipeline.append(0)
 
     def s1(ctx):
-        assert s1_may_end.wait(SOON)
+        assert s0_has_run.wait(SOON)
         ctx.pipeline.append(1)
 
     with task.start(async_mode=True, ctx=Pipeline()):
         task.forward(s0)
         task.forward(s1)
-        s1_may_end.set()
         task.sync()
         assert task.backward() is task
         task.sync()
@@ -203,7 +203,14 @@ def test_A007_parallel_runs_its_parts_at_the_same_time(task):
 
 
 def test_A008_serial_in_async_mode_keeps_the_order(task):
-    def slow(ctx):
+    begun = threading.Event()
+
+    def begin(ctx):
+        ctx.pipeline.append("begin")
+        begun.set()
+
+    def slow(ctx):  # beside it, on another thread
+        assert begun.wait(SOON)
         time.sleep(0.02)
         ctx.pipeline.append("slow")
 
@@ -211,7 +218,8 @@ def test_A008_serial_in_async_mode_keeps_the_order(task):
         ctx.pipeline.append("fast")
 
     with task.start(async_mode=True, ctx=Pipeline()):
-        task.use(task.serial(lambda ctx: ctx.pipeline.append("begin"), slow, fast))
+        task.use(begin)
+        task.use(task.serial(slow, fast))
         task.run(max_step=1)
         assert task.ctx.pipeline == ["begin", "slow", "fast"]
 
@@ -609,10 +617,16 @@ def test_on_finish_runs_once_in_every_case(task):
 
 
 def test_stop_leaves_a_blocked_middleware_alone_after_its_time(task, caplog):
-    release = threading.Event()
+    started, release = threading.Event(), threading.Event()
+
+    def blocked(ctx):
+        started.set()
+        release.wait(SOON)
+
     with caplog.at_level(logging.ERROR, logger="divisi"):
         with task.start(async_mode=True, stop_timeout=0.05):
-            task.forward(lambda ctx: release.wait(SOON))
+            task.forward(blocked)
+            assert started.wait(SOON)
     assert "still runs" in caplog.text
     release.set()
 
