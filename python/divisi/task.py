@@ -83,6 +83,37 @@ def resume(suspended: Any) -> None:
     suspended.close()
 
 
+class _Turn:
+    """A place in the queue for a lock; as a block, the lock, taken when those in front have had it.
+
+    Jobs of the pool take their locks in the order of their submission: of two middleware under one
+    lock the first registered runs first, whichever thread wakes up earlier.
+    """
+
+    __slots__ = ("_front", "_lock", "_taken")
+
+    def __init__(self, lock: Any, front: "Optional[_Turn]"):
+        self._lock = lock  # kept: turns are found by its id
+        self._front = front
+        self._taken = threading.Event()
+
+    def over(self) -> bool:
+        """Whether it has had the lock."""
+        return self._taken.is_set()
+
+    def __enter__(self) -> None:
+        if self._front is not None:
+            self._front._taken.wait()
+            self._front = None
+        try:
+            self._lock.__enter__()
+        finally:
+            self._taken.set()
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._lock.__exit__(*error)
+
+
 class _Suspended:
     """A middleware between its two parts."""
 
@@ -99,6 +130,13 @@ class _Suspended:
         else:
             with self.lock:
                 resume(self.generator)
+
+
+def _lock_of(fn: Any) -> Any:
+    """The lock that ``fn`` takes first of all, if :meth:`Task.wrap` made it; functools.wraps gives its
+    attributes to others as well."""
+    made, lock = getattr(fn, "divisi_made", (0, None))
+    return lock if made == id(fn) else None
 
 
 def _name_of(fn: Any) -> str:
@@ -156,6 +194,7 @@ class Task:
         self._ever_started = False
         self._of_main = False  # began in a worker's main
         self._lock = threading.RLock()
+        self._submitting = threading.Lock()
         self._slot = threading.local()
         self.async_mode = async_mode
         """As given to :meth:`start`."""
@@ -176,6 +215,7 @@ class Task:
         self._slots = itertools.count()
         self._discarded = -1  # up to this slot nothing is resumed any more
         self._pushes = itertools.count()
+        self._turns: Dict[int, _Turn] = {}  # by the lock's id: the last one that waits for it
         self._failed = False  # a middleware on the pool raised
         self._wakers: List[Callable[[], None]] = []  # of threads that wait (divisi._waiter)
 
@@ -343,7 +383,8 @@ class Task:
     ) -> "Task":
         """Appends a middleware.
 
-        :param lock: False, True (the task's own lock) or a lock: held while its parts run
+        :param lock: False, True (the task's own lock) or a lock: held while its parts run; in async
+            mode those under one lock take it in the order of ``use``
         :param filter_labels: register it only if one of these patterns matches a label
         """
         self._need("use", may_start=True)
@@ -407,11 +448,24 @@ class Task:
         submitted to the pool and the task returned. ``fn`` need not be registered."""
         self._need("forward")
         ctx = self.ctx if ctx is None else ctx
-        slot = next(self._slots)
-        if self.async_mode if async_mode is None else async_mode:
-            self._pool_for("forward").submit(lambda: self._begin(fn, ctx, slot))
+        if not (self.async_mode if async_mode is None else async_mode):
+            return self._begin(fn, ctx, next(self._slots))
+        pool = self._pool_for("forward")
+        wrapped: Any = fn
+        lock = _lock_of(wrapped)
+        if lock is None:
+            slot = next(self._slots)
+            pool.submit(lambda: self._begin(fn, ctx, slot))
             return self
-        return self._begin(fn, ctx, slot)
+        # The places in the queues for the lock and for a thread go together: nobody waits for the
+        # turn of one that starts later.
+        with self._submitting:
+            slot = next(self._slots)
+            turns = {key: turn for key, turn in self._turns.items() if not turn.over()}
+            turn = turns[id(lock)] = _Turn(lock, turns.get(id(lock)))
+            self._turns = turns
+            pool.submit(lambda: self._begin(lambda ctx: wrapped(ctx, turn), ctx, slot))
+        return self
 
     def _begin(self, fn: Middleware, ctx: Any, slot: int) -> Any:
         outer = getattr(self._slot, "current", None)
@@ -500,12 +554,12 @@ class Task:
         else:
             mutex = lock
 
-        def forward(ctx: Any) -> Callable[[], None]:
+        def forward(ctx: Any, turn: Optional[_Turn] = None) -> Callable[[], None]:
             if mutex is None:
                 generator = advance(fn, ctx)
                 entry = None if generator is None else self._push(generator, mutex)
             else:
-                with mutex:
+                with mutex if turn is None else turn:
                     generator = advance(fn, ctx)
                     entry = None if generator is None else self._push(generator, mutex)
 
@@ -518,6 +572,7 @@ class Task:
         wrapped: Any = wraps(fn)(forward) if hasattr(fn, "__name__") else wraps(type(fn))(forward)
         wrapped.divisi_inner = fn
         wrapped.divisi_lock = lock
+        wrapped.divisi_made = (id(wrapped), mutex)
         return wrapped
 
     @property
