@@ -245,23 +245,29 @@ TEST(RecoveryTest, The_end_of_main_tells_what_a_listener_threw) {
 
 // --- A068 and the policies of worker_lost ---
 
-void die_in_node_1() {
+void die_in_node_1(const Arguments& args) {
   const auto running = task.start();
   task.use([](Context& ctx) {
     std::this_thread::sleep_for(10ms);
     if (node() == 1 && ctx.total_step == 5) ::raise(SIGKILL);
   });
   task.run();
+  jobs::append_line(args.at(0), "ended", std::to_string(node()));
 }
 DIVISI_MAIN(die_in_node_1)
 
+// The others are told: nobody would kill them before the test has failed.
 TEST(LostWorkerTest, A068_a_killed_worker_ends_the_launcher_with_its_node_id) {
-  const auto failure = failure_of(
-      [] { Parallel::runner({.n_parallel_workers = 3, .log_level = "error"})(die_in_node_1); });
+  const Folder folder;
+  const auto failure = failure_of([&] {
+    Parallel::runner({.n_parallel_workers = 3, .grace = 10min, .log_level = "error"})(
+        die_in_node_1, {folder.path()});
+  });
   EXPECT_THAT(failure.text, HasSubstr("node 1"));
   EXPECT_THAT(failure.text, HasSubstr("SIGKILL"));
   EXPECT_EQ(failure.exit_code, 128 + SIGKILL);
   EXPECT_EQ(failure.node, 1);
+  EXPECT_EQ(jobs::count_lines(folder.path(), "ended"), 2u);
 }
 
 // Node 1 dies once; node 0 hears who is lost and, when it is started again, who is back.

@@ -53,9 +53,7 @@ TEST(BadOptionsTest, A064_no_workers_an_unknown_topology_and_too_many_ports_are_
   options.ports = {50515, 50516, 50517};
   failure = failure_with(options);
   EXPECT_TRUE(failure.usage);
-  EXPECT_THAT(failure.text, HasSubstr("3"));
-  EXPECT_THAT(failure.text, HasSubstr("2"));
-  EXPECT_THAT(failure.text, HasSubstr("ports"));
+  EXPECT_EQ(failure.text, "3 ports were given for 2 workers");
 }
 
 TEST(BadOptionsTest, Every_other_wrong_value_is_named) {

@@ -469,15 +469,17 @@ TEST(RouterTest, Reports_about_peers_are_not_to_be_emitted) {
 
 // --- policies ---
 
-// The receiver's callback is slow, so that the queue fills; what the policy drops is counted.
+// The receiver's callback waits until all were emitted, so that the queue fills; what the policy
+// drops is counted.
 void overflow(const Arguments& args) {
   constexpr int kCount = 3000;
   const std::string& policy = args.at(0);
+  const std::string& folder = args.at(1);
   Gathered<int> numbers;
   Gathered<int> totals;
   router().on("number", [&](int i, const divisi::Buffer&) {
+    if (numbers.size() == 0) jobs::wait_for_note(folder, "emitted");
     numbers.add(i);
-    if (i < kCount / 2) std::this_thread::sleep_for(1ms);
   });
   router().on("total", [&](int delivered) { totals.add(delivered); });
   router().ready();
@@ -511,6 +513,7 @@ void overflow(const Arguments& args) {
       ++refused;
     }
   }
+  jobs::note(folder, "emitted", "");
   demand(router().flush(kSoon), "the rest is taken");
   const auto dropped = router().stats().peers.at(0).dropped;
   router().emit("total", kCount - static_cast<int>(dropped) - refused);
@@ -528,7 +531,8 @@ TEST_P(PolicyTest, What_a_full_queue_drops_is_counted_and_the_rest_stays_in_orde
   options.queue_bytes = 1 << 20;
   options.memory_bytes = 8 << 20;
   if (GetParam() == "of_the_runner") options.send_policy = divisi::Policy::kDropOldest;
-  Parallel::runner(options)(overflow, {GetParam()});
+  const Folder folder;
+  Parallel::runner(options)(overflow, {GetParam(), folder.path()});
 }
 
 // The receiver is slow, so that the emits wait: nothing is dropped.
