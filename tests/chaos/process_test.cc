@@ -19,9 +19,11 @@ namespace {
 using chaos::counters_of;
 using chaos::demand;
 using chaos::PeerChanges;
+using chaos::Progress;
 using chaos::Receiver;
 using chaos::send_number;
 using chaos::soak;
+using chaos::wait_until_ready;
 using divisi::Buffer;
 using divisi::Parallel;
 using divisi::ParallelOptions;
@@ -103,6 +105,7 @@ void hub_with_two_lives(const Arguments& args) {
     const int life = jobs::read_note(args.at(0), "died") ? 1 : 0;
     jobs::Gathered<int> done;
     router.on("done", [&](int leaf) { done.add(leaf); });
+    if (life == 0) wait_until_ready(2);  // or a leaf that is late does not hear who was lost
     for (int n = 0; n < kCount; ++n) {
       if (life == 0 && n == kCount / 2) {
         jobs::note(args.at(0), "died", "");
@@ -186,6 +189,7 @@ TEST_F(ChaosTest, Two_callbacks_that_flood_each_other_do_not_deadlock) {
 // --- a receiver that is stopped ---
 
 constexpr std::size_t kBlock = 50'000;
+constexpr const char* kSent = "sent";
 
 ParallelOptions attached(int id, const std::string& job) {
   return {.n_parallel_workers = 1,
@@ -197,7 +201,7 @@ ParallelOptions attached(int id, const std::string& job) {
           .memory_bytes = 16 << 20};
 }
 
-// Sends until there is a note "enough", then says how many it were. args: folder
+// Sends until there is a note "enough", then says how many it were. args: folder, what happens
 LAUNCHER(flooder) {
   return Parallel::runner(attached(0, "flood")).run([&] {
     const std::string& folder = args.at(0);
@@ -206,15 +210,13 @@ LAUNCHER(flooder) {
     jobs::Gathered<int> done;
     router.on("done", [&](int node) { done.add(node); });
     jobs::note(folder, "address", router.address());
-    demand(router.wait_for_peers(2, kSoon), "both receivers come");
-    // Before a peer is ready it keeps what it cannot deliver, but no more than its queue takes.
-    demand(jobs::eventually([&] {
-             const auto peers = router.peers();
-             return std::ranges::all_of(peers, [](const auto& peer) { return peer.ready; });
-           }),
-           "both have made their listeners");
+    wait_until_ready(2);
+    const Progress progress(folder, kSent);
     int n = 0;
-    while (n % 50 != 0 || !jobs::read_note(folder, "enough")) send_number(n++, 0, kBlock);
+    while (n % 50 != 0 || !jobs::read_note(folder, "enough")) {
+      send_number(n++, 0, kBlock);
+      if (n % 10 == 0) progress.note(n);
+    }
     const auto dropped = counters_of(1).dropped;
     demand(counters_of(2).dropped == 0, "nothing is dropped for the one that was not stopped");
     router.emit("total", n, dropped);
@@ -302,10 +304,13 @@ class StoppedTest : public ChaosTest {
 
 TEST_F(StoppedTest, For_a_moment_it_only_holds_the_sender_up) {
   start("held_up");
+  const Progress sender(notes_.path(), kSent);
   const int before = count(1);
+  sender.wait_beyond(sender.sent());
   receivers_[0]->kill(SIGSTOP);
-  std::this_thread::sleep_for(700ms);
+  sender.wait_until_still();
   receivers_[0]->kill(SIGCONT);
+  sender.wait_beyond(sender.sent());
   wait_until(1, before + 500);
   end_well();
 }

@@ -83,6 +83,44 @@ void send_number(int n, int life, std::size_t bytes) {
   router.emit("number", router.node_id(), life, n, block);
 }
 
+void wait_until_ready(std::size_t count) {
+  Parallel& router = Parallel::instance();
+  demand(router.wait_for_peers(count, kSoon), std::to_string(count) + " peers come");
+  const bool are_ready = jobs::eventually([&] {
+    const auto peers = router.peers();
+    return std::ranges::all_of(peers, [](const auto& peer) { return peer.ready; });
+  });
+  demand(are_ready, "all have made their listeners");
+}
+
+void Progress::note(int sent) const {
+  jobs::note(folder_, name_, std::to_string(sent));
+}
+
+int Progress::sent() const {
+  return std::stoi(jobs::read_note(folder_, name_).value_or("0"));
+}
+
+void Progress::wait_beyond(int sent) const {
+  demand(jobs::eventually([&] { return this->sent() > sent; }),
+         name_ + " gets beyond " + std::to_string(sent));
+}
+
+void Progress::wait_until_still() const {
+  // Many times what lies between two notes of a sender that is not held up.
+  constexpr auto kStill = 200ms;
+  using Clock = std::chrono::steady_clock;
+  int last = -1;
+  Clock::time_point since;
+  const bool stands = jobs::eventually([&] {
+    const int now = sent();
+    if (now != last) since = Clock::now();
+    last = now;
+    return Clock::now() - since > kStill;
+  });
+  demand(stands, name_ + " is held up, not at " + std::to_string(last) + " and further");
+}
+
 PeerChanges::PeerChanges() : changes_(std::make_shared<jobs::Gathered<std::string>>()) {
   for (const char* const change : {"peer_lost", "peer_back", "peer_left"}) {
     Parallel::instance().on(change, [changes = changes_, change](int node) {

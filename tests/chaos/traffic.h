@@ -51,6 +51,27 @@ class Receiver {
 void send_number(int n, int life = 0);
 void send_number(int n, int life, std::size_t bytes);
 
+// Waits until `count` peers have made their listeners: before a peer is ready it keeps what it
+// cannot deliver, but no more than its queue takes, and misses reports about others.
+void wait_until_ready(std::size_t count);
+
+// How far a sender is, told to those who only see its notes.
+class Progress {
+ public:
+  Progress(std::string folder, std::string name)
+      : folder_(std::move(folder)), name_(std::move(name)) {}
+  void note(int sent) const;
+  int sent() const;
+  // Waits until it is further than that. Throws at the deadline.
+  void wait_beyond(int sent) const;
+  // Waits until it gets no further: the sender is held up. Throws at the deadline.
+  void wait_until_still() const;
+
+ private:
+  const std::string folder_;
+  const std::string name_;
+};
+
 // What the router said about peers, "peer_lost 3" and so on, in order.
 class PeerChanges {
  public:

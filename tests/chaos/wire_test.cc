@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <thread>
 
 namespace {
 
 using chaos::counters_of;
 using chaos::demand;
 using chaos::PeerChanges;
+using chaos::Progress;
 using chaos::Receiver;
 using chaos::send_number;
 using divisi::Parallel;
@@ -25,22 +25,35 @@ using jobs::Launched;
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
+// Sends until there is a note "enough": how many.
+int send_until_enough(const std::string& folder, const std::string& me) {
+  const Progress progress(folder, "sent_" + me);
+  int sent = 0;
+  while (sent % 50 != 0 || !jobs::read_note(folder, "enough")) {
+    send_number(sent++);
+    if (sent % 10 == 0) progress.note(sent);
+  }
+  return sent;
+}
+
 // Both ways at once, `count` events each. With "lost" in args each first waits until it has lost
-// the other, and goes on sending meanwhile.
+// the other, and goes on sending meanwhile; with "stall" each sends until it was enough, and tells
+// the other how many it has to wait for.
 void exchange(const Arguments& args) {
   Parallel& router = Parallel::instance();
   const std::string& folder = args.at(0);
-  const int count = std::stoi(args.at(2));
+  int count = std::stoi(args.at(2));
   const int other = 1 - router.node_id();
   const std::string me = std::to_string(router.node_id());
   jobs::Gathered<int> done;
+  jobs::Gathered<int> total;
   PeerChanges changes;
   Receiver receiver;
   router.on("done", [&] { done.add(1); });
+  router.on("total", [&](int n) { total.add(n); });
   router.ready();
   if (router.node_id() == 0) jobs::note(folder, "address", router.address());
   demand(router.wait_for_peers(1, kSoon), "the other node comes");
-  jobs::note(folder, "linked_" + me, "");
   int sent = 0;
   if (args.at(3) == "lost") {
     while (sent < count / 2) send_number(sent++);
@@ -53,7 +66,13 @@ void exchange(const Arguments& args) {
     while (sent < count) send_number(sent++, 0, 1000);
     changes.wait_for("peer_back " + std::to_string(other));
   }
-  while (sent < count) send_number(sent++);
+  if (args.at(3) == "stall") {
+    router.emit("total", send_until_enough(folder, me));
+    demand(total.wait_for(1), "the other says how many it has sent");
+    count = total.values().front();
+  } else {
+    while (sent < count) send_number(sent++);
+  }
   receiver.wait_for(other, count);
   // Before the other may leave, which it does not until it has heard us.
   const auto counters = counters_of(other);
@@ -132,14 +151,20 @@ TEST_P(WireTest, Cut_in_the_middle_of_messages_again_and_again) {
 }
 
 TEST_P(WireTest, Stalled_in_the_middle_of_messages) {
-  start(chaos::soak() ? 20'000 : 3'000, "stall");
-  wait("linked");
-  for (int i = 0; i < 4; ++i) {
+  start(0, "stall");
+  const Progress near(folder_.path(), "sent_0");
+  const Progress far(folder_.path(), "sent_1");
+  for (int i = 0; i < (chaos::soak() ? 40 : 4); ++i) {
+    near.wait_beyond(near.sent() + 100);
+    far.wait_beyond(far.sent() + 100);
     wire_->stall(true);
-    std::this_thread::sleep_for(150ms);
+    near.wait_until_still();
+    far.wait_until_still();
     wire_->stall(false);
-    std::this_thread::sleep_for(20ms);
   }
+  near.wait_beyond(near.sent());
+  far.wait_beyond(far.sent());
+  jobs::note(folder_.path(), "enough", "");
   end_well();
   EXPECT_EQ(reconnects(0), 0);
 }
