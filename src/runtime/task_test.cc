@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/sanitizer.h"
+#include "runtime/task_core.h"
 #include "runtime/task_fake_router.h"
 
 #include <gmock/gmock.h>
@@ -68,7 +69,7 @@ Middleware adds(int value, std::chrono::milliseconds after = 0ms) {
   });
 }
 
-// value + 0 forward, value backward.
+// Forward and backward.
 Middleware adds_twice(int value, std::chrono::milliseconds after = 0ms) {
   return named("step" + std::to_string(value), [value, after](ListContext& ctx) {
     std::this_thread::sleep_for(after);
@@ -85,6 +86,17 @@ Middleware traces(Trace& trace, const std::string& name) {
     trace.push_back(name + "-");
   });
 }
+
+// What one middleware says and others wait for.
+class Word {
+ public:
+  void say() { said_.set_value(); }
+  bool comes() const { return heard_.wait_for(30s) == std::future_status::ready; }
+
+ private:
+  std::promise<void> said_;
+  const std::shared_future<void> heard_ = said_.get_future().share();
+};
 
 class TaskTest : public ::testing::Test {
  protected:
@@ -131,9 +143,21 @@ TEST_F(TaskTest, A003InAsyncModeForwardSubmitsToThePool) {
 }
 
 TEST_F(TaskTest, A004InAsyncModeBackwardIsOneJobThatSyncJoins) {
+  Word first_added;
+  Word both_submitted;
   const auto running = task_.start(with_list(true));
-  task_.forward(adds_twice(0, 100ms));
-  task_.forward(adds(1, 200ms));
+  task_.forward([&](ListContext& ctx) {
+    EXPECT_TRUE(both_submitted.comes());
+    ctx.add(0);
+    first_added.say();
+    suspend();
+    ctx.add(0);
+  });
+  task_.forward([&](ListContext& ctx) {
+    EXPECT_TRUE(first_added.comes());
+    ctx.add(1);
+  });
+  both_submitted.say();
   task_.sync();
   task_.backward().sync();
   EXPECT_EQ(pipeline(), (Pipeline{0, 1, 0}));
@@ -160,9 +184,18 @@ TEST_F(TaskTest, A006SerialIsOneMiddlewareWhosePartsKeepTheOrder) {
 }
 
 TEST_F(TaskTest, A007ParallelRunsItsPartsAtTheSameTimeInSyncMode) {
+  Word fast_ended;
   const auto running = task_.start(with_list());
-  const Middleware group = task_.parallel(adds(1, 100ms), adds(2));
-  EXPECT_EQ(group.name(), "parallel<step1,step2>");
+  const Middleware slow = named("slow", [&](ListContext& ctx) {
+    EXPECT_TRUE(fast_ended.comes());
+    ctx.add(1);
+  });
+  const Middleware fast = named("fast", [&](ListContext& ctx) {
+    ctx.add(2);
+    fast_ended.say();
+  });
+  const Middleware group = task_.parallel(slow, fast);
+  EXPECT_EQ(group.name(), "parallel<slow,fast>");
   task_.use(adds(0)).use(group);
   task_.run(1);
   EXPECT_EQ(pipeline(), (Pipeline{0, 2, 1}));
@@ -262,13 +295,27 @@ TEST_F(TaskTest, MiddlewareUnderOneLockRunInTheOrderOfRegistration) {
 
 TEST_F(TaskTest, A011DifferentLocksDoNotInfluenceEachOther) {
   std::mutex custom;
+  Word second_ended;
+  Word third_ended;
   const auto running = task_.start(with_list(true));
-  task_.use(adds(1, 100ms), {.lock = custom});
-  task_.use(adds(2), {.lock = custom});
-  task_.use(adds(3, 300ms), {.lock = true});
+  // Has the task's lock while the two others, under theirs, come and go.
+  task_.use(
+      [&](ListContext& ctx) {
+        EXPECT_TRUE(second_ended.comes());
+        EXPECT_TRUE(third_ended.comes());
+        ctx.add(1);
+      },
+      {.lock = true});
+  const auto adds_and_says = [](int value, Word& word) {
+    return [value, &word](ListContext& ctx) {
+      ctx.add(value);
+      word.say();
+    };
+  };
+  task_.use(adds_and_says(2, second_ended), {.lock = custom});
+  task_.use(adds_and_says(3, third_ended), {.lock = custom});
   task_.run(1);
-  EXPECT_EQ(pipeline().size(), 3u);
-  EXPECT_EQ(pipeline().back(), 3);
+  EXPECT_EQ(pipeline(), (Pipeline{2, 3, 1}));
 }
 
 TEST_F(TaskTest, TheLockIsHeldInTheBackwardPhaseToo) {
@@ -671,15 +718,18 @@ TEST_F(TaskTest, AFailingFinishHookIsRaisedAfterTheCleanup) {
 }
 
 TEST_F(TaskTest, AMiddlewareSeesTheSameContextInBothParts) {
+  int resumed = 0;
   const auto running = task_.start();
-  task_.use([](Context& ctx) {
+  task_.use([&](Context& ctx) {
     const Context* before = &ctx;
     const std::int64_t step = ctx.total_step;
     suspend();
+    ++resumed;
     EXPECT_EQ(before, &ctx);
     EXPECT_EQ(step, ctx.total_step);
   });
   task_.run(3);
+  EXPECT_EQ(resumed, 3);
 }
 
 TEST_F(TaskTest, MiddlewareUsedInsideAnIterationRunsInTheSameOne) {
@@ -894,10 +944,16 @@ TEST_F(TaskTest, GetAttachToLenNeedsAnActiveRouter) {
 }
 
 TEST_F(TaskTest, TheTaskOfTheProcessIsOneObjectOnTheProcessRouter) {
-  task.with({}, [] {
-    task.use([](Context&) {});
+  runtime::TaskCore& core = runtime::TaskCore::of_process();
+  int calls = 0;
+  task.with({}, [&] {
+    task.use([&](Context&) { ++calls; });
     task.run(1);
+    EXPECT_NE(core.current.load(), nullptr) << "the same that a router finds";
   });
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(core.current.load(), nullptr);
+  EXPECT_EQ(&core.router, &runtime::router());
 }
 
 }  // namespace
