@@ -185,6 +185,7 @@ TEST_P(FaultConformance, EmitsDoNotWaitForALostPeerAndTheGapIsToldToBothSides) {
 
 TEST_P(FaultConformance, AStalledPeerDelaysOthersOnlyUntilItIsLost) {
   NodeOptions options = impatient();
+  options.lost_after = 3s;  // a pause of the other one is no silence
   options.queue_bytes = 100'000;
   TestNode hub(0, fresh(), {}, options);
   BadWire wire(hub->address());

@@ -213,26 +213,18 @@ TEST_P(RefusalConformance, TwoProcessesWithOneNodeIdAreToldSo) {
 }
 
 TEST_P(RefusalConformance, ANodeThatDialsItselfJoins) {
-  // The address must be known before: a name for ipc, a port that was just free for tcp.
-  std::string address = fresh();
-  if (address.ends_with(":0")) {
-    ::close(listen_like(address, address));
-  }
-  TestNode a(0, address, {address});
+  const Reserved place(fresh());  // the address must be known before
+  TestNode a(0, place.address(), {place.address()});
   EXPECT_TRUE(a->join().ok());
   EXPECT_TRUE(a->peers().empty());
 }
 
 TEST_P(RefusalConformance, NodesThatDialEachOtherHaveOneLink) {
   for (int round = 0; round < 20; ++round) {
-    std::string first = fresh();
-    std::string second = fresh();
-    if (first.ends_with(":0")) {
-      ::close(listen_like(first, first));
-      ::close(listen_like(second, second));
-    }
-    TestNode a(0, first, {second});
-    TestNode b(1, second, {first});
+    const Reserved first(fresh());
+    const Reserved second(fresh());
+    TestNode a(0, first.address(), {second.address()});
+    TestNode b(1, second.address(), {first.address()});
     link(a, b);
     Inbox<int> at_a;
     Inbox<int> at_b;
@@ -263,38 +255,33 @@ TEST_P(RefusalConformance, AnAddressThatIsTakenIsNamed) {
 }
 
 TEST_P(RefusalConformance, AnUnreachablePeerIsNamedWhenTheTimeIsUp) {
-  std::string address;
-  ::close(listen_like(fresh(), address));  // nobody listens there any more
+  const Reserved nobody(fresh());
   NodeOptions options;
   options.join_timeout = 200ms;
   options.expected_nodes = {4, 5};
-  TestNode a(0, "", {address}, options);
+  TestNode a(0, "", {nobody.address()}, options);
   const Status status = a->join();
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_THAT(status.message(), HasSubstr("join timeout"));
-  EXPECT_THAT(status.message(), HasSubstr(address));
+  EXPECT_THAT(status.message(), HasSubstr(nobody.address()));
   EXPECT_THAT(status.message(), HasSubstr("node 4"));
   EXPECT_THAT(status.message(), HasSubstr("node 5"));
 }
 
 TEST_P(RefusalConformance, JoiningCanBeCancelled) {
-  std::string address;
-  ::close(listen_like(fresh(), address));
-  TestNode a(0, "", {address});
+  const Reserved nobody(fresh());
+  TestNode a(0, "", {nobody.address()});
   std::thread canceller([&] { a->cancel_join(); });
   EXPECT_EQ(a->join().code(), Code::kCancelled);
   canceller.join();
 }
 
 TEST_P(RefusalConformance, APeerMayStartLater) {
-  std::string address = fresh();
-  if (address.ends_with(":0")) {
-    ::close(listen_like(address, address));
-  }
-  TestNode b(1, "", {address});
+  const Reserved place(fresh());
+  TestNode b(1, "", {place.address()});
   std::unique_ptr<TestNode> a;
   std::thread later(
-      [&] { a = std::make_unique<TestNode>(0, address, std::vector<std::string>()); });
+      [&] { a = std::make_unique<TestNode>(0, place.address(), std::vector<std::string>()); });
   EXPECT_TRUE(b->join().ok());
   later.join();
 }

@@ -53,6 +53,13 @@ int checked(int result, const char* what) {
   return result;
 }
 
+std::uint16_t port_of(int fd) {
+  sockaddr_in inet{};
+  socklen_t size = sizeof inet;
+  checked(::getsockname(fd, reinterpret_cast<sockaddr*>(&inet), &size), "getsockname");
+  return ntohs(inet.sin_port);
+}
+
 }  // namespace
 
 int connect_to(const std::string& text) {
@@ -77,14 +84,27 @@ int listen_like(const std::string& text, std::string& bound) {
       checked(::socket(native.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
   checked(::bind(fd, native.get(), native.size), "bind");
   checked(::listen(fd, 16), "listen");
-  if (address.scheme == io::Address::Scheme::kTcp) {
-    sockaddr_in inet{};
-    socklen_t size = sizeof inet;
-    checked(::getsockname(fd, reinterpret_cast<sockaddr*>(&inet), &size), "getsockname");
-    address.port = ntohs(inet.sin_port);
-  }
+  if (address.scheme == io::Address::Scheme::kTcp) address.port = port_of(fd);
   bound = address.to_string();
   return fd;
+}
+
+Reserved::Reserved(const std::string& like) : address_(like) {
+  io::Address address = parse(like);
+  if (address.scheme == io::Address::Scheme::kIpc) return;  // a name is nobody else's anyway
+  const SocketAddress native = to_native(address);
+  fd_ = checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
+  // A port that is bound and not listened on refuses connections, is given to nobody who asks for
+  // any port, and may be listened on by whoever asks for it with this option, as nodes do.
+  const int one = 1;
+  checked(::setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), "setsockopt");
+  checked(::bind(fd_, native.get(), native.size), "bind");
+  address.port = port_of(fd_);
+  address_ = address.to_string();
+}
+
+Reserved::~Reserved() {
+  if (fd_ >= 0) ::close(fd_);
 }
 
 RawSocket::~RawSocket() {

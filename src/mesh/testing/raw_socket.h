@@ -13,6 +13,21 @@ namespace divisi::mesh::testing {
 int connect_to(const std::string& address);
 int listen_like(const std::string& address, std::string& bound);
 
+// An address where nobody listens, kept from everybody but a node that is told of it. Of tcp: a
+// port that was 0.
+class Reserved {
+ public:
+  explicit Reserved(const std::string& like);
+  ~Reserved();
+  Reserved(const Reserved&) = delete;
+  Reserved& operator=(const Reserved&) = delete;
+  const std::string& address() const { return address_; }
+
+ private:
+  std::string address_;
+  int fd_ = -1;
+};
+
 class RawSocket {
  public:
   explicit RawSocket(const std::string& address) : fd_(connect_to(address)) {}
