@@ -28,6 +28,12 @@ Address parse(const std::string& text) {
   return *Address::parse(text);
 }
 
+// A name of nobody else, as long as this process lives.
+std::string fresh_ipc() {
+  static int n = 0;
+  return fmt::format("ipc://@divisi_reactor_test_{}_{}", ::getpid(), n++);
+}
+
 template <class T>
 T get(std::future<T> future) {
   if (future.wait_for(kDeadline) != std::future_status::ready) {
@@ -124,7 +130,7 @@ TEST_F(ReactorTest, ATimerMayForgetItselfAndStartAnother) {
 }
 
 TEST_F(ReactorTest, BytesTravelBothWaysAndTheEndIsSeen) {
-  for (const char* where : {"tcp://127.0.0.1:0", "ipc://@divisi_reactor_test"}) {
+  for (const std::string& where : {std::string("tcp://127.0.0.1:0"), fresh_ipc()}) {
     Ends ends = connect(parse(where));
     std::promise<std::string> all;
     std::string got;
@@ -154,7 +160,8 @@ TEST_F(ReactorTest, BytesTravelBothWaysAndTheEndIsSeen) {
 }
 
 TEST_F(ReactorTest, AFullSocketSaysSoAndTellsWhenThereIsRoom) {
-  Ends ends = connect(parse("tcp://127.0.0.1:0"));
+  // Of ipc, which is full until somebody reads: tcp may still move bytes to the other end.
+  Ends ends = connect(parse(fresh_ipc()));
   std::vector<char> block(1 << 20, 'x');
   const iovec part{block.data(), block.size()};
   while (ends.near->write({&part, 1}) > 0) {
@@ -200,11 +207,11 @@ TEST_F(ReactorTest, NoCallbackRunsAfterClose) {
 }
 
 TEST_F(ReactorTest, ADialThatFailsSaysWhereAndWhy) {
-  const auto nobody = dial(parse("ipc://@divisi_nobody_listens_here"), 5s);
+  const std::string where = fresh_ipc();
+  const auto nobody = dial(parse(where), 5s);
   ASSERT_FALSE(nobody.has_value());
   EXPECT_EQ(nobody.error().code(), Code::kUnavailable);
-  EXPECT_THAT(nobody.error().message(),
-              HasSubstr("cannot reach ipc://@divisi_nobody_listens_here"));
+  EXPECT_THAT(nobody.error().message(), HasSubstr("cannot reach " + where));
   const auto nowhere = dial(parse("tcp://no.such.host.invalid:1"), 20s);
   ASSERT_FALSE(nowhere.has_value());
   EXPECT_THAT(nowhere.error().message(), HasSubstr("no.such.host.invalid"));
@@ -212,7 +219,7 @@ TEST_F(ReactorTest, ADialThatFailsSaysWhereAndWhy) {
 
 TEST_F(ReactorTest, AnAddressInUseCannotBeListenedOn) {
   const auto nothing = [](const std::shared_ptr<Stream>&) {};
-  for (const char* where : {"tcp://127.0.0.1:0", "ipc://@divisi_reactor_in_use"}) {
+  for (const std::string& where : {std::string("tcp://127.0.0.1:0"), fresh_ipc()}) {
     const auto first = reactor_->listen(parse(where), nothing);
     ASSERT_TRUE(first.has_value());
     const auto second = reactor_->listen((*first)->address(), nothing);
