@@ -49,7 +49,8 @@ class FollowedNode {
     reactor_->run_on_loop([&] {
       follower_ = std::make_unique<JobFollower>(
           *reactor_, *node_, server,
-          JobFollower::Options{.links = std::move(links), .absent_grace = grace}, [](int) {});
+          JobFollower::Options{.links = std::move(links), .absent_grace = grace},
+          [this](int node) { gone_.push_back(node); });
     });
   }
   ~FollowedNode() {
@@ -64,9 +65,18 @@ class FollowedNode {
       return now == nodes;
     });
   }
+  // All that are gone for good, in order.
+  bool has_dismissed(const std::vector<int>& nodes) {
+    return eventually([&] {
+      std::vector<int> now;
+      reactor_->run_on_loop([&] { now = gone_; });
+      return now == nodes;
+    });
+  }
 
  private:
   const std::unique_ptr<io::Reactor> reactor_ = io::make_reactor();
+  std::vector<int> gone_;  // loop only
   std::unique_ptr<mesh::Node> node_;
   std::unique_ptr<JobFollower> follower_;
 };
@@ -75,10 +85,19 @@ class JobFollowerTest : public ::testing::Test {
  protected:
   JobServer job() { return {*http::Url::parse(server_.url()), "/v2alpha1/job/lab/train", "", 0}; }
 
-  // Ports of this process, below those of outgoing connections.
+  // Free on the hosts of all ranks, and below the ports of outgoing connections.
   static int port() {
     static int next = 10'000 + ::getpid() % 1'000 * 20;
+    while (!is_free(next)) ++next;
     return next++;
+  }
+  static bool is_free(int port) {
+    const auto reactor = io::make_reactor();
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto where = io::Address::parse(fmt::format("tcp://127.0.0.{}:{}", rank + 1, port));
+      if (!reactor->listen(*where, [](const auto&) {})) return false;
+    }
+    return true;
   }
 
   JobLinks links(int rank, int ranks) const {
@@ -153,9 +172,14 @@ TEST_F(JobFollowerTest, AListThatIsNotUnderstoodChangesNothing) {
   ASSERT_TRUE(first.sees({1}));
   server_.set_members(R"({"members":[{"rank":"0"}]})");
   server_.set_members(R"({"members":[]})");
+  // What comes after them is understood, and nobody was dismissed before.
+  server_.set_members(list({0, 1, 2}));
+  auto third = std::make_unique<FollowedNode>(2, std::vector{0, 1}, job(), links(2, 3));
+  EXPECT_TRUE(first.sees({1, 2}) && second.sees({0, 2}));
   server_.set_members(list({0, 1}));
-  EXPECT_TRUE(first.sees({1}));
-  EXPECT_TRUE(second.sees({0}));
+  third.reset();
+  EXPECT_TRUE(first.sees({1}) && second.sees({0}));
+  EXPECT_TRUE(first.has_dismissed({2}) && second.has_dismissed({2}));
 }
 
 class JobServerTest : public ::testing::Test {
