@@ -1,5 +1,6 @@
 #include "divisi/checkpoint.h"
 
+#include "base/testing/wait_until.h"
 #include "runtime/task_fake_router.h"
 
 #include <gmock/gmock.h>
@@ -26,6 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 using ::testing::ThrowsMessage;
+using testing::wait_until;
 
 constexpr auto kSoon = 30s;
 
@@ -216,7 +218,8 @@ TEST_F(CheckpointTest, AllRanksFinishInTheSameIteration) {
     }));
   }
   // Rank 0 has said its last word before rank 2 has begun.
-  while (routers[0]->sent("task.ddp_termination").size() < 21) std::this_thread::yield();
+  wait_until("rank 0 has said its last word",
+             [&] { return routers[0]->sent("task.ddp_termination").size() >= 21; });
   go.set_value();
   for (auto& end : ends) {
     ASSERT_EQ(end.wait_for(kSoon), std::future_status::ready);

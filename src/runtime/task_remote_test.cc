@@ -1,5 +1,6 @@
 // Tasks of several nodes, linked by a fake network: what a task asks of its router, and what it
 // does with what comes. The same behaviours over real links are tested with the router itself.
+#include "base/testing/wait_until.h"
 #include "divisi/task.h"
 #include "event/reclaim.h"
 #include "runtime/task_fake_router.h"
@@ -24,6 +25,7 @@ using runtime::testing::FakeRouter;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
+using testing::wait_until;
 
 class TaskRemoteTest : public ::testing::Test {
  protected:
@@ -36,6 +38,9 @@ class TaskRemoteTest : public ::testing::Test {
     other.emit("settle", only_local);
     ASSERT_EQ(done->get_future().wait_for(30s), std::future_status::ready);
     other.off("settle", id);
+  }
+  static void wait_for_error(const Task& other) {
+    wait_until("an error is stored", [&] { return other.stored_error() != nullptr; });
   }
 
   FakeRouter router0_{0};
@@ -112,7 +117,7 @@ TEST_F(TaskRemoteTest, A046D05ARaisingListenerDoesNotStopLaterEventsAndRunRaises
   node1_.use([&](Context& ctx) {
     if (ctx.total_step != 0) return;
     for (int i = 0; i < 4; ++i) node0_.emit("e", i);
-    while (node1_.stored_error() == nullptr) std::this_thread::yield();
+    wait_for_error(node1_);
   });
   EXPECT_THAT([&] { node1_.run(5); },
               ThrowsMessage<std::runtime_error>(HasSubstr("on a remote event")));
@@ -132,7 +137,7 @@ TEST_F(TaskRemoteTest, AWrongTypeFromAPeerIsReportedLikeACallbackError) {
   auto running1 = node1_.start();
   node1_.on("typed", [](int) {});
   node0_.emit("typed", "text");
-  while (node1_.stored_error() == nullptr) std::this_thread::yield();
+  wait_for_error(node1_);
   EXPECT_THAT([&] { node1_.emit("x"); },
               ThrowsMessage<UsageError>(::testing::AllOf(HasSubstr("typed"), HasSubstr("int32"))));
 }
@@ -141,8 +146,10 @@ TEST_F(TaskRemoteTest, StopTellsThePeersToFinishAndTheyEndTheirIteration) {
   std::vector<std::string> trace;
   const auto running1 = node1_.start();
   node1_.use([&](Context& ctx) {
-    if (ctx.total_step == 2) node0_.with({}, [] {});
-    while (ctx.total_step == 2 && !node1_.finish()) std::this_thread::yield();
+    if (ctx.total_step == 2) {
+      node0_.with({}, [] {});
+      wait_until("node 1 is told to finish", [&] { return node1_.finish(); });
+    }
     trace.push_back("first " + std::to_string(ctx.total_step));
   });
   node1_.use([&](Context& ctx) { trace.push_back("second " + std::to_string(ctx.total_step)); });
@@ -218,7 +225,7 @@ TEST_F(TaskRemoteTest, D20WaitForLeavesNoListenerAndOneSubscription) {
   const auto running1 = node1_.start();
   for (int i = 0; i < 5; ++i) {
     std::thread sender([&] {
-      while (!node1_.listened("answer")) std::this_thread::yield();
+      wait_until("node 1 waits for the answer", [&] { return node1_.listened("answer"); });
       node0_.emit("answer", i);
     });
     const auto args = node1_.wait_for("answer", {.timeout = 30s});
@@ -302,7 +309,7 @@ TEST_F(TaskRemoteTest, D46EmitsDoNotNeedAFreeThreadOfThePool) {
   node1_.use([&](Context&) {
     node1_.emit("question");
     EXPECT_FALSE(node1_.wait_for("answer", {.timeout = 10ms}).has_value());
-    while (!asked) std::this_thread::yield();
+    wait_until("node 0 is asked", [&] { return asked.load(); });
   });
   node1_.run(1);
   EXPECT_TRUE(asked);
