@@ -22,8 +22,8 @@ struct Target {
   enum class Kind {
     kAll,    // every peer that listens
     kNode,   // one node, by its id
-    kLabel,  // those with a label that matches the pattern: "distributed", "node.3", and what the
-             // launcher gave them; not "async" and those of StartOptions, which no peer knows
+    kLabel,  // those with a label that matches the pattern: "distributed", "node.3", what the
+             // launcher gave them and, while their task runs, "async" and those of StartOptions
     kRole,   // those that play the role `pattern`
   };
   Kind kind = Kind::kAll;    // which of the following count

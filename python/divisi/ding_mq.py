@@ -1,7 +1,7 @@
 """Lossless, ordered events for an unmodified DI-engine, chosen by one flag.
 
     Parallel.runner(n_parallel_workers=2, mq_type="divisi")(main)
-    ditask --mq-type divisi --package my_module --main my_module.main
+    ditask --mq-type divisi --package my_module --main my_module.main     # DI-engine's ditask
 
 Importing this module adds the queue type `divisi` to DI-engine in this process. Where divisi is
 installed nobody has to: its start-up hook does so as soon as DI-engine's router is loaded. Worker

@@ -235,8 +235,8 @@ class Task:
         :param async_mode: run the forward parts of an iteration at the same time, on a pool
         :param n_async_workers: threads of that pool
         :param ctx: the first context; default a plain :class:`Context`
-        :param labels: added to the labels that the task gives itself; for :meth:`match_labels`, no
-            emit of a peer finds them
+        :param labels: added to the labels that the task gives itself, for :meth:`match_labels` and
+            for emits to a label, also those of peers
         :param stop_timeout: the longest wait for queued events and running middleware at the end
         :param on_error: ``"raise"`` or ``"log"`` what a listener raises
         """
@@ -711,8 +711,8 @@ class Task:
 
         :param only_local: not to other processes (wins over ``only_remote``)
         :param only_remote: not to the listeners here
-        :param to: a node id, a pattern of the launchers' labels, ``distributed`` or ``node.<id>``,
-            or a :class:`Role`; default everybody
+        :param to: a node id, a pattern of labels (``distributed``, ``node.<id>``, the launchers' and,
+            while a task runs, those given to its :meth:`start`), or a :class:`Role`; default everybody
         :param one_of: exactly one of those that ``to`` means, in turn (a work queue)
         :param policy: ``block``, ``error``, ``drop_oldest`` or ``latest_only``; default the runner's
             ``send_policy``
