@@ -41,9 +41,14 @@ class RelayedStar {
   std::jthread emit_until_stuck(const NodeOptions& options) {
     wire.stall(true);
     std::jthread emitter([this] { emit_all(); });
+    std::uint64_t received = 0;
+    int quiet = 0;
     EXPECT_TRUE(eventually([&] {
-      return hub.stats_of(3).queued_bytes >= options.queue_bytes / 3 &&
-             one->stats_of(0).queued_bytes > options.queue_bytes - kEventBytes - 1'000;
+      const std::uint64_t now = hub.stats_of(1).received;
+      const bool is_full =
+          one->stats_of(0).queued_bytes > options.queue_bytes - kEventBytes - 1'000;
+      quiet = is_full && now == std::exchange(received, now) ? quiet + 1 : 0;
+      return quiet == 100;
     }));
     return emitter;
   }

@@ -85,6 +85,7 @@ struct Link {
   io::TimePoint attached_at{};
   std::uint64_t acknowledged_then = 0;
   std::uint64_t received_then = 0;
+  bool broken_by_fault = false;  // the last connection, by one side's
   // The last one of this peer that was logged.
   std::string fault;
   io::TimePoint fault_said{};

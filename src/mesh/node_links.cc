@@ -184,6 +184,7 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
   link->in.restart();
   link->acknowledged_bytes = 0;
   connection->set_link(link);
+  const std::uint64_t acknowledged_before = link->acknowledged_then;
   if (const Status resumed = resume(link, *connection); !resumed.ok()) {
     connection->close();
     link->connection = nullptr;
@@ -205,6 +206,9 @@ void Node::attach(const std::shared_ptr<Connection>& connection) {
   static_cast<LinkControl*>(link->hears)->said_why = false;
   if (const auto& dialer = connection->dialer()) {
     dialer->link = link;
+    // The last connection brought something through, although no ACK came back on it.
+    const bool prospered = !fresh && link->acknowledged_then > acknowledged_before;
+    if (prospered && !link->broken_by_fault) dialer->pause = std::chrono::milliseconds(0);
     dialer_joined(dialer);
   }
   log::debug("linked with node {}{}", peer.node,
@@ -347,6 +351,7 @@ bool Node::worth_saying(Link& link, std::string_view fault) {
 void Node::link_broken(const LinkPtr& link, const std::string& reason, bool by_fault) {
   const auto last = link->connection;
   const bool prospered = has_prospered(*link, by_fault);
+  link->broken_by_fault = by_fault;
   detach(link, reason);
   for (const auto& dialer : dialers_) {
     const bool ours = dialer->link.lock() == link || (last && last->dialer() == dialer);

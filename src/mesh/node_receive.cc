@@ -67,9 +67,13 @@ Status Node::received(const LinkPtr& link) {
   if (count > 0) count_received(events);
   link->in.clear_events();
   if (out.subscriptions.size() > kMaxSubscriptions) {
+    out.subscriptions.clear();  // the next connection begins with the whole list
+    out.ready = false;
+    ++links_version_;
     return make_status(Code::kInvalid, "subscribed to more than {} topics", kMaxSubscriptions);
   }
   if (out.roles.size() > kMaxRoles) {
+    out.roles.clear();
     return make_status(Code::kInvalid, "announced more than {} roles", kMaxRoles);
   }
   if (link->in.received() == out.ack) return {};
@@ -193,8 +197,8 @@ std::uint64_t Node::least_window() const {
 std::uint64_t Node::window() const {
   if (options_.relay && !relay_open_) return 0;
   const std::uint64_t links = std::max<std::size_t>(1, links_.size());
-  std::uint64_t share = std::min<std::uint64_t>(options_.memory_bytes / 2 / links,  //
-                                                options_.queue_bytes);
+  const std::uint64_t memory = options_.memory_bytes / 2 / links;
+  std::uint64_t share = std::min<std::uint64_t>(memory, options_.queue_bytes);
   if (options_.relay) share /= links;  // all of them may fill the log of each other one
   return std::clamp<std::uint64_t>(share, least_window(), options_.queue_bytes);
 }

@@ -238,14 +238,14 @@ TEST_F(TaskRemoteTest, D20WaitForLeavesNoListenerAndOneSubscription) {
 }
 
 TEST_F(TaskRemoteTest, NamesMadeUpAsOneGoesDoNotAddUp) {
-  constexpr int kNames = 5'000;
+  constexpr int kNames = 4'000;
   constexpr std::size_t kMost = 2'000;
   const auto running0 = node0_.start();
   const auto running1 = node1_.start();
   std::atomic<int> heard{0};
   node0_.on("stays", [&] { ++heard; });
   node0_.once("once", [&] { ++heard; });
-  std::thread waiting([&] { EXPECT_TRUE(node0_.wait_for("goes on", {.timeout = 30s})); });
+  std::thread waiting([&] { EXPECT_TRUE(node0_.wait_for("goes on", {.timeout = 10min})); });
   while (router0_.subscriptions("task.goes on") == 0) std::this_thread::yield();
   std::size_t most = 0;
   for (int i = 0; i < kNames; ++i) {
@@ -290,7 +290,7 @@ TEST_F(TaskRemoteTest, AWaitWhileManyOthersEndIsSubscribed) {
       node0_.wait_for("reply_" + std::to_string(i), {.timeout = 0s});
     }
   });
-  for (int round = 0; round < 5'000; ++round) {
+  for (int round = 0; round < 2'000; ++round) {
     const std::string name = "mine_" + std::to_string(round % 1'500);
     const ListenerId id = node0_.on(name, [] {});
     EXPECT_EQ(router0_.subscriptions("task." + name), 1u) << round;

@@ -880,7 +880,7 @@ TEST_F(TaskTest, AForkedChildMayStartItAnewAndLeavesTheParentsAlone) {
 }
 
 TEST_F(TaskTest, AForkedChildFindsNoLockTaken) {
-  constexpr int kForks = 100;
+  constexpr int kForks = 60;
   const int terminal = ::dup(STDERR_FILENO);
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   ASSERT_GE(::dup2(nowhere, STDERR_FILENO), 0);
@@ -900,7 +900,7 @@ TEST_F(TaskTest, AForkedChildFindsNoLockTaken) {
   for (int i = 0; i < kForks && !HasFailure(); ++i) {
     const pid_t child = ::fork();
     if (child == 0) {
-      ::alarm(60);  // ends one that hangs
+      ::alarm(120);  // ends one that hangs
       log::info("child");
       const Buffer pooled(std::size_t{8} << 10);
       const Buffer large(std::size_t{8} << 20);

@@ -257,12 +257,17 @@ def test_a_process_that_is_killed_comes_back_and_the_task_is_solved(start, node,
         if lines[-1]["kind"] == "solved" or len(before) != len(SINGLE):
             run.end()
             continue
-        os.kill(before[node], signal.SIGKILL)
-        after = until(
-            lambda: (now := run.workers()) and now.get(node, before[node]) != before[node] and now
-            or run.process.poll() is not None and {},
-            "the new process",
-        ) if run.process.poll() is None else {}
+        after = {}
+
+        def came_back_or_ended():
+            now = run.workers()
+            if now.get(node, before[node]) != before[node]:
+                after.update(now)
+            return after or run.process.poll() is not None
+
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(before[node], signal.SIGKILL)
+        until(came_back_or_ended, "the new process")
         run.end()
         if not after:  # solved before it could come back: it does not count
             continue
