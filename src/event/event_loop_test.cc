@@ -1,3 +1,4 @@
+#include "base/testing/wait_until.h"
 #include "divisi/event.h"
 
 #include <gmock/gmock.h>
@@ -20,6 +21,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+using testing::wait_until;
 
 // Far beyond what anything here takes: reached only when something is broken.
 constexpr auto kDeadline = 30s;
@@ -34,11 +36,7 @@ void settle(EventLoop& loop) {
 
 // Waits until the loop has stored an error: a settle would throw it.
 void wait_for_error(const EventLoop& loop) {
-  const auto deadline = std::chrono::steady_clock::now() + kDeadline;
-  while (!loop.has_error()) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-    std::this_thread::yield();
-  }
+  wait_until("the loop has stored an error", [&] { return loop.has_error(); });
 }
 
 std::string stored_text(const EventLoop& loop) {
@@ -594,7 +592,7 @@ TEST(EventLoopTest, OffDestroysTheListenerUnlessItRuns) {
 TEST(EventLoopTest, WaitForReturnsTheArguments) {
   EventLoop loop;
   std::jthread emitter([&] {
-    while (!loop.listened("e")) std::this_thread::yield();
+    wait_until("somebody waits", [&] { return loop.listened("e"); });
     loop.emit("e", 1, "two", kw("x", 3));
   });
   const std::optional<Args> args = loop.wait_for("e", kDeadline);
@@ -616,7 +614,7 @@ TEST(EventLoopTest, WaitForLeavesNoListenerInAnyCase) {
   EXPECT_FALSE(loop.wait_for("e", kForever, {.stop = stop.get_token()}).has_value());
   EXPECT_FALSE(loop.listened("e"));
   std::jthread emitter([&] {
-    while (!loop.listened("e")) std::this_thread::yield();
+    wait_until("somebody waits", [&] { return loop.listened("e"); });
     loop.emit("e", Private{});
   });
   EXPECT_THROW(loop.wait_for("e", kDeadline), PayloadError) << "has no MessagePack form";
@@ -629,14 +627,14 @@ TEST(EventLoopTest, WaitForEndsWhenAListenerFailsOrTheLoopStops) {
   loop.on("bad", [] { throw std::runtime_error("while waiting"); });
   {
     std::jthread emitter([&] {
-      while (!loop.listened("e")) std::this_thread::yield();
+      wait_until("somebody waits", [&] { return loop.listened("e"); });
       loop.emit("bad");
     });
     EXPECT_THROW(loop.wait_for("e"), std::runtime_error);
   }
   loop.take_error();
   std::jthread stopper([&] {
-    while (!loop.listened("e")) std::this_thread::yield();
+    wait_until("somebody waits", [&] { return loop.listened("e"); });
     loop.stop();
   });
   EXPECT_FALSE(loop.wait_for("e").has_value());

@@ -151,6 +151,11 @@ std::vector<std::string> EventTable::events() const {
   return names;
 }
 
+std::size_t EventTable::size() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
 void EventTable::set_interest_hook(InterestHook hook) {
   const std::lock_guard lock(mutex_);
   interest_hook_ = std::move(hook);

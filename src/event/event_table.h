@@ -91,6 +91,8 @@ class EventTable {
   void clear();
 
   std::vector<std::string> events() const;
+  // Of all entries, with listeners or without.
+  std::size_t size() const;
 
   using InterestHook = std::function<void(std::string_view event, bool listened)>;
   void set_interest_hook(InterestHook hook);

@@ -80,6 +80,8 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   void remove_function(std::string_view pattern, const void* function);
   bool listened(std::string_view event) const;
   std::vector<std::string> events() const;
+  // How many names the table has, those included that lost their listeners a while ago.
+  std::size_t known_names() const { return table_.size(); }
 
   // `hook(event, listened)` is called whenever an event gets its first listener or loses its last,
   // in that order for each event, under a lock: it must not call back into the loop. It is called

@@ -1,6 +1,8 @@
 // The seam through which remote events enter a loop.
 #include "event/loop_core.h"
 
+#include "base/testing/wait_until.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,6 +21,7 @@ namespace divisi::event {
 namespace {
 
 using namespace std::chrono_literals;
+using divisi::testing::wait_until;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
@@ -205,8 +208,7 @@ TEST(LoopCoreTest, WhatNobodyGetsIsCountedOnce) {
     loop.once("e", [](int) {});
     post("e", {1, 2, 3});  // one is heard
     post("unknown", {1});
-    const auto deadline = std::chrono::steady_clock::now() + kDeadline;
-    while (*unheard < 9 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    wait_until("nine were for nobody", [&] { return *unheard >= 9; });
     EXPECT_EQ(waited(loop, kDeadline), 6) << threads;
     loop.stop();  // and 63 were for nobody
     EXPECT_EQ(*unheard, 6u + 2u + 1u + 63u) << threads;
@@ -297,17 +299,22 @@ TEST(LoopCoreTest, WaitsCanBeWokenWithAReason) {
   EventLoop loop;
   LoopCore& core = *loop.core();
   WaitSpec patient;
-  WaitSpec impatient;
+  patient.timeout = kDeadline;
+  WaitSpec impatient = patient;
   impatient.wake_on_finish = true;
   auto first = std::async(std::launch::async, [&] { return core.wait("first", patient).reason; });
   auto second =
       std::async(std::launch::async, [&] { return core.wait("second", impatient).reason; });
-  while (!core.listened("first") || !core.listened("second")) std::this_thread::yield();
+  wait_until("both wait", [&] { return core.listened("first") && core.listened("second"); });
   // Registration and the list of waits are two steps: ask until it takes.
-  while (second.wait_for(0s) != std::future_status::ready) core.wake_waiters(WakeReason::kFinish);
+  const auto woken = [&](const auto& wait, WakeReason reason) {
+    core.wake_waiters(reason);
+    return wait.wait_for(0s) == std::future_status::ready;
+  };
+  wait_until("the second is woken", [&] { return woken(second, WakeReason::kFinish); });
   EXPECT_EQ(second.get(), WakeReason::kFinish);
   EXPECT_EQ(first.wait_for(0s), std::future_status::timeout) << "did not ask to hear of finish";
-  while (first.wait_for(0s) != std::future_status::ready) core.wake_waiters(WakeReason::kFailure);
+  wait_until("the first is woken", [&] { return woken(first, WakeReason::kFailure); });
   EXPECT_EQ(first.get(), WakeReason::kFailure);
 }
 
@@ -322,7 +329,7 @@ TEST(LoopCoreTest, AWakeJustBeforeTheWaitIsNotMissed) {
 TEST(LoopCoreTest, AWaitReceivesARemoteEvent) {
   EventLoop loop;
   auto waiting = std::async(std::launch::async, [&] { return loop.wait_for("e", kDeadline); });
-  while (!loop.listened("e")) std::this_thread::yield();
+  wait_until("somebody waits", [&] { return loop.listened("e"); });
   ASSERT_TRUE(loop.core()->post(numbers("e", {9})));
   loop.core()->drain_here();
   const auto event = waiting.get();
@@ -361,8 +368,10 @@ TEST(LoopCoreTest, ManyShortLivedNamesDoNotPileUp) {
     loop.on(name, [&] { ++calls; }, {.inline_ = true});
     loop.emit(name);
     loop.off(name);
+    ASSERT_LE(loop.core()->known_names(), 100u);
   }
   EXPECT_EQ(calls, 10'000);
+  EXPECT_THAT(loop.core()->events(), ElementsAre("kept"));
   loop.emit("kept");
   loop.stop();
   EXPECT_EQ(calls, 10'001);

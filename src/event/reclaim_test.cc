@@ -1,5 +1,7 @@
 #include "event/reclaim.h"
 
+#include "base/testing/wait_until.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -48,7 +50,7 @@ TEST(ReclaimTest, ALaterSectionOfAnotherThreadDoesNotHoldIt) {
     reading = true;
     while (!leave) std::this_thread::yield();
   });
-  while (!reading) std::this_thread::yield();
+  divisi::testing::wait_until("the section is open", [&] { return reading.load(); });
   reclaim();
   EXPECT_TRUE(seen.expired());
   leave = true;
