@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <future>
-#include <signal.h>
 #include <string>
 #include <string_view>
 #include <sys/wait.h>

@@ -23,7 +23,6 @@ namespace {
 using namespace std::chrono_literals;
 using divisi::testing::wait_until;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::Pair;
 
 constexpr auto kDeadline = 30s;

@@ -11,7 +11,6 @@ namespace divisi::http {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::ElementsAre;
 using testing::get;
 using ::testing::HasSubstr;
 using testing::Recorder;

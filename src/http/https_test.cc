@@ -10,7 +10,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using io::TlsContext;
-using testing::get;
 using ::testing::HasSubstr;
 
 class HttpsTest : public testing::LoopFixture {

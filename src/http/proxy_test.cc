@@ -13,7 +13,6 @@ namespace {
 
 using testing::get;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::RawPeer;
 using testing::ScriptedServer;
 using ::testing::StartsWith;

@@ -16,7 +16,6 @@ namespace {
 using ::testing::AllOf;
 using testing::get;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::StartsWith;
 
 class RealPeersTest : public testing::LoopFixture {

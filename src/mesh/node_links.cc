@@ -49,11 +49,7 @@ class Node::LinkControl final : public Inbound::Control {
 
   void on_subscribe(std::vector<std::string> topics, bool replace) override {
     change([&](Outbound& out) {
-      if (replace) {
-        // A long list comes in several frames: until READY, which is behind it, nothing is pruned.
-        out.subscriptions.clear();
-        out.ready = false;
-      }
+      if (replace) out.subscriptions.clear();
       for (auto& topic : topics) out.subscriptions.insert(std::move(topic));
     });
   }
@@ -259,6 +255,9 @@ Status Node::resume(const LinkPtr& link, Connection& connection) {
   out.control_writing = connection.take_unsent();
   out.control_written = 0;
   out.lost = false;
+  // The list of its topics comes anew, perhaps in several frames: until READY, which is behind it,
+  // nothing is pruned.
+  out.ready = false;
   out.last_written = {};
   // The first frames also bring the stream to where the log stands modulo 64.
   add_names(out, Kind::kSubscribe, 1, routes_.topics());

@@ -67,7 +67,7 @@ class Random {
   }
 
  private:
-  std::array<std::uint64_t, 4> state_;
+  std::array<std::uint64_t, 4> state_{};
 };
 
 }  // namespace divisi::rl

@@ -14,10 +14,8 @@ namespace divisi::runtime {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::ElementsAre;
 using testing::FakeDiServer;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 bool eventually(const std::function<bool()>& is_so) {
   const auto deadline = std::chrono::steady_clock::now() + 60s;

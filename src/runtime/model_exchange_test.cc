@@ -14,7 +14,6 @@ namespace divisi {
 namespace {
 
 using namespace std::chrono_literals;
-using runtime::ModelMessage;
 using runtime::ModelOrder;
 using runtime::testing::FakeRouter;
 using ::testing::ElementsAre;

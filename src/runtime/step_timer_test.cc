@@ -14,7 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using runtime::testing::FakeRouter;
-using ::testing::HasSubstr;
 
 Middleware step(std::string name) {
   return named(std::move(name), [](Context&) {});

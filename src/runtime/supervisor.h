@@ -8,10 +8,10 @@
 #include "runtime/worker_channel.h"
 
 #include <chrono>
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <poll.h>
-#include <signal.h>
 #include <string>
 #include <vector>
 

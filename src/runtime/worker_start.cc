@@ -9,12 +9,12 @@
 #include "runtime/worker.h"
 #include "runtime/worker_channel.h"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <optional>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 

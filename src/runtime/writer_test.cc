@@ -22,7 +22,6 @@ namespace fs = std::filesystem;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
 class WriterTest : public ::testing::Test {

@@ -15,11 +15,9 @@ using divisi::ParallelOptions;
 using divisi::task;
 using jobs::Arguments;
 using jobs::demand;
-using jobs::failure_of;
 using jobs::Folder;
 using jobs::kSoon;
 using namespace std::chrono_literals;
-using ::testing::HasSubstr;
 
 constexpr int kSteps = 2;
 

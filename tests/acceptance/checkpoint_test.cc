@@ -16,7 +16,6 @@ using divisi::OnlineRLContext;
 using divisi::Parallel;
 using divisi::task;
 using jobs::Arguments;
-using jobs::demand;
 using jobs::Folder;
 using jobs::kSoon;
 using ::testing::ElementsAre;

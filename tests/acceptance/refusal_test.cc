@@ -11,16 +11,12 @@ namespace {
 using divisi::Parallel;
 using divisi::ParallelOptions;
 using divisi::task;
-using jobs::demand;
 using jobs::failure_of;
 using jobs::Folder;
-using jobs::Gathered;
 using jobs::kSoon;
 using jobs::Launched;
 using namespace std::chrono_literals;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 void idle() {}
 DIVISI_MAIN(idle)

@@ -15,15 +15,12 @@ namespace {
 
 using divisi::Parallel;
 using divisi::ParallelOptions;
-using divisi::task;
 using jobs::Arguments;
 using jobs::demand;
-using jobs::failure_of;
 using jobs::Folder;
 using jobs::Gathered;
 using jobs::kSoon;
 using namespace std::chrono_literals;
-using ::testing::HasSubstr;
 
 Parallel& router() {
   return Parallel::instance();

@@ -15,7 +15,6 @@ using jobs::Arguments;
 using jobs::demand;
 using jobs::Folder;
 using jobs::Gathered;
-using jobs::kSoon;
 using ::testing::HasSubstr;
 
 void write_from_both(const Arguments& args) {
