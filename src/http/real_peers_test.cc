@@ -14,7 +14,6 @@ namespace divisi::http {
 namespace {
 
 using ::testing::AllOf;
-using testing::get;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 

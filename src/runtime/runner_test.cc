@@ -34,7 +34,7 @@ using divisi::runtime::WorkerHooks;
 WorkerConfig current;
 int attempts = 0;
 
-const bool hooks_installed = [] {
+const bool kHooksInstalled = [] {
   WorkerHooks hooks;
   hooks.activate = [](const WorkerConfig& config) {
     current = config;
@@ -55,12 +55,12 @@ const bool hooks_installed = [] {
 struct StaticObject {
   int value = 11;
 };
-const StaticObject made_before_main;
+const StaticObject kMadeBeforeMain;
 
 int says_its_name(const std::vector<std::string>& args) {
   std::printf("node %d of %d, local %d, %zu args\n", current.node_id, current.n_workers,
               current.local_id, args.size());
-  return made_before_main.value == 11 ? 0 : 1;
+  return kMadeBeforeMain.value == 11 ? 0 : 1;
 }
 DIVISI_MAIN(says_its_name)
 
