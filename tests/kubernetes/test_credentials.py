@@ -82,7 +82,7 @@ def test_a_certificate_that_is_rotated_while_a_watch_runs(cluster, tmp_path):
             with open(said[source], encoding="ascii") as made:
                 replace(tmp_path / file, made.read())
 
-    certificate(12)
+    certificate(30)  # time enough for the probe on a busy machine
     config = kubeconfig(cluster, tmp_path, {"client-certificate": "tls.crt", "client-key": "tls.key"})
     with Probe(config) as probe:
         probe.hears(cluster, "first-certificate")
