@@ -187,6 +187,8 @@ void Credentials::answer_waiting(const Result<RequestAuth>& outcome) {
 }
 
 void Credentials::refused(std::uint64_t version) {
+  // A connection that is kept open was made with the certificate of its time, which may have ended.
+  if (certificates_.refresh(reactor_.now())) changed();
   if (version != version_) return;  // newer ones have been given out since
   const bool tried = refused_at_ && reactor_.now() - *refused_at_ < kRefusedAgain;
   if (tried) return;

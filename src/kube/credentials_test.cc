@@ -341,6 +341,24 @@ TEST_F(CredentialsTlsTest, C39_FilesArePolledWhileNobodyConnects) {
   EXPECT_EQ(changes_, 2);
 }
 
+// Connections that are kept open still carry the certificate they were made with.
+TEST_F(CredentialsTlsTest, ARefusalIsAReasonToLookAtTheFiles) {
+  make({.auth = {.client_certificate_file = folder_.write("crt", "C1"),
+                 .client_key_file = folder_.write("key", "K1")}});
+  ASSERT_TRUE(credentials_->tls());
+  const auto auth = get();
+  advance(2s);
+  credentials_->refused(auth->version);
+  advance(2s);
+  EXPECT_EQ(changes_, 0) << "nothing else is there";
+  folder_.write("crt", "C2");
+  folder_.write("key", "K2");
+  credentials_->refused(auth->version);
+  advance(0s);
+  EXPECT_EQ(changes_, 1);
+  EXPECT_EQ(identity().certificate_pem, "C2");
+}
+
 TEST_F(CredentialsTlsTest, InTheMiddleOfARotationTheLastGoodPairStays) {
   make({.auth = {.client_certificate_file = folder_.write("crt", "C1"),
                  .client_key_file = folder_.write("key", "K1")}});
