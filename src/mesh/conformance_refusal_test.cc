@@ -194,11 +194,11 @@ TEST_P(RefusalConformance, PickledEventsOfAJobWithASecretArrive) {
 }
 
 TEST_P(RefusalConformance, TwoProcessesWithOneNodeIdAreToldSo) {
-  NodeOptions options;
-  options.lost_after = 1s;
-  TestNode a(0, fresh(), {}, options);
-  TestNode first(1, "", {a->address()}, options);
+  TestNode a(0, fresh(), {});
+  TestNode first(1, "", {a->address()});
   link(a, first);
+  NodeOptions options;
+  options.lost_after = 1s;  // for so long the newcomers believe that the other may be dying
   TestNode second(1, "", {a->address()}, options);
   const Status refused = second->join();
   EXPECT_FALSE(refused.ok());

@@ -94,6 +94,7 @@ ParallelOptions node_options(const Arguments& args, int id) {
                           .job_id = "chaos",
                           .secret = "between us",
                           .queue_bytes = 8 << 20};
+  if (args.at(3) == "stall") options.queue_bytes = 1 << 20;  // full long before a peer is lost
   if (options.protocol == "tcp") {
     options.address = "127.0.0.1";
     options.ports = jobs::free_ports(1);
