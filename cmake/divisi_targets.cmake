@@ -1,11 +1,27 @@
 include(GoogleTest)
 
-# divisi_module(NAME sources... DEPS modules... LIBS private libraries...)
+# Several sources a compilation: half the compiler's time, most of which goes into headers that they share.
+# Names in unnamed namespaces must then differ between the sources of a target; a source whose names do
+# not goes under ALONE. OFF for a rebuild of one source at a time, and for clang-tidy.
+option(DIVISI_UNITY "Compile several sources of a target at once" ON)
+
+# together(TARGET sources...): all but the sources after the target are compiled several at once.
+function(together target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${DIVISI_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(DIVISI_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # g++ takes every source of the set for a header, where a member of an unnamed type would be wrong.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
+endfunction()
+
+# divisi_module(NAME SOURCES sources... ALONE sources... DEPS modules... LIBS private libraries...)
 #
 # One folder, one static library divisi_NAME. Its tests stand beside it (divisi_test).
 function(divisi_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
-  add_library(divisi_${name} STATIC ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;DEPS;LIBS" ${ARGN})
+  add_library(divisi_${name} STATIC ${ARG_SOURCES} ${ARG_ALONE})
+  together(divisi_${name} ${ARG_ALONE})
   target_include_directories(divisi_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   foreach(dep ${ARG_DEPS})
     target_link_libraries(divisi_${name} PUBLIC divisi_${dep})
@@ -18,7 +34,7 @@ function(divisi_module name)
   set_property(GLOBAL APPEND PROPERTY DIVISI_MODULES divisi_${name})
 endfunction()
 
-# divisi_test(NAME sources... LINK targets... LABELS labels... PROPERTIES name value...)
+# divisi_test(NAME SOURCES sources... ALONE sources... LINK targets... LABELS labels... PROPERTIES name value...)
 #
 # One GoogleTest program, one ctest entry a test. A preset that checks only some folders (tsan)
 # lists them in DIVISI_TEST_FOLDERS; the others' programs then wait until somebody asks for them.
@@ -37,8 +53,9 @@ function(divisi_test name)
   if(NOT DIVISI_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;LABELS;PROPERTIES" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;LINK;LABELS;PROPERTIES" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES} ${ARG_ALONE})
+  together(${name} ${ARG_ALONE})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

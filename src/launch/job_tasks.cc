@@ -77,12 +77,12 @@ Status check_ids(const std::vector<JobTask>& tasks) {
 using IdIndex = std::unordered_map<int, std::size_t>;
 
 std::string known_ids(const std::vector<JobTask>& tasks) {
-  constexpr std::size_t kMost = 20;
+  constexpr std::size_t kShown = 20;
   std::string text;
-  for (std::size_t i = 0; i < std::min(tasks.size(), kMost); ++i) {
+  for (std::size_t i = 0; i < std::min(tasks.size(), kShown); ++i) {
     text += fmt::format("{}{}", i == 0 ? "" : ", ", tasks[i].node_id);
   }
-  if (tasks.size() > kMost) text += ", ...";
+  if (tasks.size() > kShown) text += ", ...";
   return text;
 }
 

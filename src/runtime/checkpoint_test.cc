@@ -28,7 +28,7 @@ using ::testing::Optional;
 using ::testing::ThrowsMessage;
 using testing::wait_until;
 
-constexpr auto kSoon = 30s;
+using divisi::testing::kSoon;
 
 class CheckpointTest : public ::testing::Test {
  protected:

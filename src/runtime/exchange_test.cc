@@ -2,6 +2,7 @@
 // tests/acceptance/exchange_test.cc.
 #include "divisi/exchange.h"
 
+#include "base/testing/wait_until.h"
 #include "runtime/arrival.h"
 #include "runtime/task_fake_router.h"
 
@@ -22,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-constexpr auto kSoon = 30s;  // a deadline, never an expectation
+using divisi::testing::kSoon;
 
 struct Transition {
   std::int64_t action = 0;

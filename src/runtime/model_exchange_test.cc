@@ -1,5 +1,6 @@
 // The exchange of models on a fake network. With real nodes: tests/acceptance/exchange_test.cc.
 #include "divisi/exchange.h"
+#include "base/testing/wait_until.h"
 #include "runtime/model_receiver.h"
 #include "runtime/model_sender.h"
 #include "runtime/task_fake_router.h"
@@ -22,7 +23,7 @@ using ::testing::ThrowsMessage;
 using State = std::map<std::string, Tensor>;
 using Message = std::map<std::string, Value>;
 
-constexpr auto kSoon = 30s;
+using divisi::testing::kSoon;
 constexpr auto kReceive = ModelExchangeMode::kReceive;
 
 State state_of(double weight) {

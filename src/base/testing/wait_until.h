@@ -14,10 +14,12 @@
 
 namespace divisi::testing {
 
+// A deadline, never an expectation: far beyond what anything here takes.
+inline constexpr std::chrono::seconds kSoon{30};
+
 template <class F>
 void wait_until(const std::string& what, F&& is_so) {
-  // Far beyond what anything here takes: reached only when something is broken.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto deadline = std::chrono::steady_clock::now() + kSoon;
   while (!is_so()) {
     if (std::chrono::steady_clock::now() > deadline) {
       // At once: who catches the exception may first wait for threads that wait as well.
