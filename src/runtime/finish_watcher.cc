@@ -54,10 +54,11 @@ int FinishWatcher::milliseconds_left() const {
 }
 
 void FinishWatcher::take_signals() {
-  while (const auto signal = signals_.next()) {
+  while (const auto caught = signals_.next_caught()) {
     if (signal_ == 0) {
-      request_finish(*signal);
-    } else if (*signal == SIGINT && options_.on_overdue) {
+      first_ = *caught;
+      request_finish(caught->number);
+    } else if (is_impatient(first_, *caught) && options_.on_overdue) {
       options_.on_overdue(signal_);
     }
   }

@@ -29,7 +29,7 @@ class FinishWatcher {
     // Watches already, and outlives this; nullptr: signals are heard from the constructor on.
     const SignalWatch* signals = nullptr;
     // Without a launcher nobody else would end a main that does not listen: after `grace`, or at
-    // a second SIGINT, `on_overdue` gets the signal and ends the process.
+    // an impatient SIGINT, `on_overdue` gets the signal and ends the process.
     std::optional<std::chrono::milliseconds> grace{};
     std::function<void(int)> on_overdue{};
   };
@@ -59,6 +59,7 @@ class FinishWatcher {
   mutable std::mutex mutex_;
   mutable std::condition_variable came_;            // signal_ was set
   std::chrono::steady_clock::time_point deadline_;  // of the watching thread
+  CaughtSignal first_;                              // of the watching thread; what signal_ was
   bool channel_ended_ = false;                      // of the watching thread
   std::thread thread_;
 };

@@ -52,11 +52,11 @@ struct sigaction current_action(int signal) {
 
 void note(int signal) {
   const int saved_errno = errno;
+  const CaughtSignal caught{signal, std::chrono::steady_clock::now()};
   for (Slot& slot : slots) {
     if (!slot.in_use || ::getpid() != owner) continue;
-    const auto byte = static_cast<unsigned char>(signal);
     // A full pipe means that thousands of signals wait to be read: one more changes nothing.
-    [[maybe_unused]] const ssize_t written = ::write(slot.write_end, &byte, 1);
+    [[maybe_unused]] const ssize_t written = ::write(slot.write_end, &caught, sizeof(caught));
   }
   errno = saved_errno;
 }
@@ -174,12 +174,21 @@ int SignalWatch::fd() const noexcept {
   return slots[static_cast<std::size_t>(slot_)].read_end;
 }
 
+bool is_impatient(const CaughtSignal& first, const CaughtSignal& next) {
+  return next.number == SIGINT && next.at - first.at > kOneInterrupt;
+}
+
 std::optional<int> SignalWatch::next() const {
-  unsigned char signal = 0;
+  if (const auto caught = next_caught()) return caught->number;
+  return std::nullopt;
+}
+
+std::optional<CaughtSignal> SignalWatch::next_caught() const {
+  CaughtSignal caught;
   while (true) {
     // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): the pipe never blocks
-    const ssize_t size = ::read(fd(), &signal, 1);
-    if (size == 1) return signal;
+    const ssize_t size = ::read(fd(), &caught, sizeof(caught));  // written in one piece each
+    if (size == sizeof(caught)) return caught;
     if (size < 0 && errno == EINTR) continue;
     return std::nullopt;
   }

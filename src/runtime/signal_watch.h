@@ -6,6 +6,7 @@
 // installs meanwhile has its signal for itself, until another watch is made and comes first again.
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <initializer_list>
 #include <optional>
@@ -16,6 +17,16 @@ namespace divisi::runtime {
 // What asks a launcher or a worker to end.
 inline constexpr std::initializer_list<int> kEndSignals = {SIGINT, SIGTERM, SIGHUP};
 
+struct CaughtSignal {
+  int number = 0;
+  std::chrono::steady_clock::time_point at;  // when its handler ran
+};
+
+// Whether `next` asks to end at once after `first` has asked to end. A SIGINT within half a second
+// of the first does not: `timeout`, `make`, `uv run` and others deliver one Ctrl-C twice.
+inline constexpr std::chrono::milliseconds kOneInterrupt{500};
+bool is_impatient(const CaughtSignal& first, const CaughtSignal& next);
+
 class SignalWatch {
  public:
   explicit SignalWatch(std::initializer_list<int> signals);
@@ -23,8 +34,10 @@ class SignalWatch {
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  int fd() const noexcept;          // readable while next() has something
-  std::optional<int> next() const;  // never blocks
+  int fd() const noexcept;  // readable while next() has something
+  // Neither blocks.
+  std::optional<int> next() const;
+  std::optional<CaughtSignal> next_caught() const;
 
  private:
   int slot_;

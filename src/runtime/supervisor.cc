@@ -300,13 +300,14 @@ void Supervisor::check_clock() {
 }
 
 void Supervisor::take_signals() {
-  while (const auto signal = signals_.next()) {
-    if (signal_ != 0 && *signal == SIGINT) {
-      kill_all();
-    } else if (signal_ == 0) {
-      signal_ = *signal;
+  while (const auto caught = signals_.next_caught()) {
+    if (signal_ == 0) {
+      first_signal_ = *caught;
+      signal_ = caught->number;
       log::info("{} received: ending {} workers", io::signal_name(signal_), workers_.size());
       begin_shutdown(options_.grace);
+    } else if (is_impatient(first_signal_, *caught)) {
+      kill_all();
     }
   }
 }

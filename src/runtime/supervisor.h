@@ -100,7 +100,8 @@ class Supervisor {
   OutputSink stderr_;
   std::vector<std::unique_ptr<Worker>> workers_;
   RunResult result_;
-  int signal_ = 0;  // that asked us to end
+  int signal_ = 0;             // that asked us to end
+  CaughtSignal first_signal_;  // the same, and when
   bool shutting_down_ = false;
   Clock::time_point kill_at_;
 };

@@ -63,9 +63,10 @@ WorkerOutcome run_worker(const WorkerConfig& config, const MainFunction& main,
                          const FinishWithin& finish_within = {});
 
 // The same in the launcher's own process (n = 1): SIGINT and SIGTERM ask for finish; after
-// `config.finish_grace`, or at a second SIGINT, the process exits at once with 128 + signal and
-// without its socket file. `signal` is the one that came, or 0. `signals` watches already, so that
-// none is lost between its caller and main; nullptr: they are heard from the call on.
+// `config.finish_grace`, or at an impatient SIGINT (signal_watch.h), the process exits at once with
+// 128 + signal and without its socket file. `signal` is the one that came, or 0. `signals` watches
+// already, so that none is lost between its caller and main; nullptr: they are heard from the call
+// on.
 struct InlineOutcome {
   WorkerOutcome outcome;
   int signal = 0;

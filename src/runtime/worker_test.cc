@@ -81,6 +81,34 @@ TEST(SignalWatchTest, SeveralWatchesSeeTheSameSignal) {
   EXPECT_EQ(two.next(), SIGTERM);
 }
 
+TEST(SignalWatchTest, SaysWhenASignalCame) {
+  const SignalWatch watch({SIGINT});
+  const auto before = std::chrono::steady_clock::now();
+  ::raise(SIGINT);
+  const auto between = std::chrono::steady_clock::now();
+  ::raise(SIGINT);
+  const auto first = watch.next_caught();
+  const auto second = watch.next_caught();
+  ASSERT_TRUE(first && second);
+  EXPECT_FALSE(watch.next_caught());
+  EXPECT_EQ(first->number, SIGINT);
+  EXPECT_TRUE(before <= first->at && first->at <= between && between <= second->at);
+}
+
+TEST(SignalWatchTest, AnInterruptThatComesTwiceIsNoImpatience) {
+  const CaughtSignal first{SIGINT, std::chrono::steady_clock::now()};
+  const auto later = [&](int signal, int milliseconds) {
+    return CaughtSignal{signal, first.at + std::chrono::milliseconds(milliseconds)};
+  };
+  EXPECT_FALSE(is_impatient(first, later(SIGINT, 0)));
+  EXPECT_FALSE(is_impatient(first, later(SIGINT, 500)));
+  EXPECT_TRUE(is_impatient(first, later(SIGINT, 501)));
+  EXPECT_FALSE(is_impatient(first, later(SIGTERM, 5000)));
+  const CaughtSignal terminate{SIGTERM, first.at};
+  EXPECT_FALSE(is_impatient(terminate, later(SIGINT, 500)));
+  EXPECT_TRUE(is_impatient(terminate, later(SIGINT, 501)));
+}
+
 // Installs hooks that write down what they are called for.
 class WorkerTest : public ::testing::Test {
  protected:
