@@ -146,6 +146,26 @@ TEST_F(CheckpointTest, TheFirstModelIsSavedOnce) {
   EXPECT_THAT(files(folder_ / "ckpt"), ElementsAre("iteration_0.pth.tar"));
 }
 
+TEST_F(CheckpointTest, ASaveThatFailsHalfWayLeavesTheCheckpointOfBefore) {
+  Task lone;
+  const auto running = lone.start({.ctx = std::make_shared<OnlineRLContext>()});
+  const fs::path ckpt = folder_ / "ckpt";
+  const fs::path file = ckpt / "iteration_0.pth.tar";
+  fs::create_directory(ckpt);
+  write_file_atomically(file.string(), "whole");
+  Middleware saver = ckpt_saver(
+      [&](const std::string& temporary) {
+        std::ofstream(temporary) << "half";
+        EXPECT_EQ(contents(file), "whole") << "while it is written";
+        throw std::runtime_error("half way");
+      },
+      folder_, {.train_freq = 10}, lone);
+  OnlineRLContext ctx;
+  EXPECT_THROW(saver(ctx), std::runtime_error);
+  EXPECT_EQ(contents(file), "whole");
+  EXPECT_THAT(files(ckpt), ElementsAre("iteration_0.pth.tar"));
+}
+
 TEST_F(CheckpointTest, InAJobLearnersAndEvaluatorsSave) {
   const auto is_void_for = [&](std::string_view role) {
     FakeRouter router(0);

@@ -96,6 +96,20 @@ TEST_F(TaskRemoteTest, A043D19OffOfOneListenerKeepsTheOthersConnected) {
   EXPECT_EQ(router1_.subscriptions("task.e"), 0u);
 }
 
+TEST_F(TaskRemoteTest, OffOfTheLastListenerTellsPeersToSendNoMore) {
+  const auto running = node1_.start();
+  const ListenerId first = node1_.on("e", [] {});
+  const ListenerId second = node1_.on("e", [] {});
+  const ListenerId other = node1_.on("e2", [] {});
+  node1_.off("e", first);
+  EXPECT_EQ(router1_.subscriptions("task.e"), 1u);
+  node1_.off("e", second);
+  EXPECT_EQ(router1_.subscriptions("task.e"), 0u);
+  EXPECT_EQ(router1_.subscriptions("task.e2"), 1u);
+  node1_.off("e*", other);
+  EXPECT_EQ(router1_.subscriptions("task.e2"), 0u);
+}
+
 TEST_F(TaskRemoteTest, A044KeywordArgumentsTravel) {
   int seen = 0;
   const auto running0 = node0_.start();
