@@ -8,7 +8,9 @@
 #include "divisi/divisi.h"
 #include "follow.h"
 #include "options.h"
+#include "rl/pace.h"
 #include "run_folder.h"
+#include "saved_config.h"
 #include "train.h"
 
 #include <fmt/format.h>
@@ -70,8 +72,18 @@ int run(const Options& options) {
   return 0;
 }
 
+// Of the saved ones, if there are: what the command line changes.
+void print_differences(const Options& saved, const Options& options) {
+  fmt::print("going on with {} as its config.json says\n", options.run_folder);
+  for (const auto& line : cartpole::differences(saved.config, options.config)) {
+    fmt::print("  {}\n", line);
+  }
+}
+
 int run_program(const std::vector<std::string>& args, const std::string& program) {
-  Options options = cartpole::parse(args);
+  const std::string there = cartpole::run_folder_of(args);
+  const auto saved = there.empty() ? std::nullopt : cartpole::saved_options({there});
+  Options options = cartpole::parse(args, saved.value_or(Options{}));
   if (options.help) {
     fmt::print("{}", cartpole::usage());
     return 0;
@@ -80,13 +92,22 @@ int run_program(const std::vector<std::string>& args, const std::string& program
     for (const auto& [key, value] : options.config.entries()) fmt::print("{}={}\n", key, value);
     return 0;
   }
+  if (options.mode != Mode::kAlone) {
+    const bool is_one_of_many = options.mode == Mode::kNode;
+    divisi::rl::check_pace(options.config, is_one_of_many ? 1 : cartpole::collectors(options));
+  }
   const auto folder = options.run_folder.empty()
                           ? cartpole::new_run_folder(options.runs, options.config.exp_name)
                           : cartpole::open_run_folder(options.run_folder, options.resume);
   options.run_folder = folder.path;
+  if (!options.config_saved && (options.mode != Mode::kNode || !saved)) {
+    cartpole::save_config(folder, options, cartpole::command_line(program, args));
+  }
+  options.config_saved = true;
   if (options.mode != Mode::kNode) cartpole::remove_leftovers(folder);  // nobody else is here yet
   // A node of a job is one of many: it shows nothing, the launcher of the others does.
   const bool display = options.display && options.mode != Mode::kNode;
+  if (display && saved) print_differences(*saved, options);
   return display ? cartpole::follow(program, options, folder) : run(options);
 }
 

@@ -2,6 +2,7 @@
 
 #include "divisi/error.h"
 #include "progress.h"
+#include "saved_config.h"
 
 #include <fmt/format.h>
 
@@ -194,16 +195,18 @@ void print_end(const std::string& program, const Progress& progress, const Optio
   }
   if (progress.solved) {
     fmt::print(
-        "\nsolved: mean return {:.1f} over {} episodes after {} env steps, {} updates, {:.1f} s\n",
+        "\nsolved: mean return {:.1f} (goal {}) over {} episodes after {} env steps, {} updates, "
+        "{:.1f} s\n",
         progress.evaluations.empty() ? 0 : progress.evaluations.back().mean,
-        options.config.n_evaluator_episode, with_commas(progress.env_step),
-        with_commas(progress.train_iter), progress.seconds);
+        options.config.stop_value, options.config.n_evaluator_episode,
+        with_commas(progress.env_step), with_commas(progress.train_iter), progress.seconds);
   } else if (status == 0) {
     fmt::print("\nnot solved: {} env steps are over (max_env_step)\n",
                with_commas(progress.env_step));
   } else {
-    fmt::print("\nstopped after {} env steps; go on with: {} --run-folder {}\n",
-               with_commas(progress.env_step), program, folder.path);
+    fmt::print("\nstopped after {} env steps, before a mean return of {}; go on with: {}\n",
+               with_commas(progress.env_step), options.config.stop_value,
+               command_line(program, {"--run-folder", folder.path}));
   }
   fmt::print(
       "  curve        {}\n  checkpoints  {}\n  logs         {} (TensorBoard reads the folder)\n",

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <functional>
@@ -113,7 +114,8 @@ options
   --preset short|long       stop at 195 (default) or at 475, with values that learn steadily
   --seed N                  the same as seed=N
   --config FILE             a JSON file of keys
-  --run-folder DIR          where everything goes; a run that is there and not over goes on
+  --run-folder DIR          where everything goes; a run that is there and not over goes on, as
+                            its config.json says and with what is given here instead
   --resume                  go on even if it is over
   --no-display              no progress on the terminal
   --show-config             print all keys and their values
@@ -121,8 +123,8 @@ options
 )";
 }
 
-Options parse(const std::vector<std::string>& args) {
-  Options options;
+Options parse(const std::vector<std::string>& args, Options base) {
+  Options options = std::move(base);
   bool seed_named = false;
   std::size_t i = 0;
   const auto value = [&](const std::string& flag) {
@@ -132,11 +134,16 @@ Options parse(const std::vector<std::string>& args) {
   const std::map<std::string, std::function<void(const std::string&)>> flags = {
       {"--alone", [&](const auto&) { options.mode = Mode::kAlone; }},
       {"--parallel-workers",
-       [&](const auto& flag) { options.parallel_workers = to_int(flag, value(flag), 1, 1024); }},
+       [&](const auto& flag) {
+         options.parallel_workers = to_int(flag, value(flag), 1, 1024);
+         options.mode = Mode::kJob;
+       }},
       {"--roles",
        [&](const auto& flag) {
          options.roles = split(value(flag));
          check_roles(options.roles);
+         options.parallel_workers = 0;
+         options.mode = Mode::kJob;
        }},
       {"--role",
        [&](const auto& flag) {
@@ -159,6 +166,7 @@ Options parse(const std::vector<std::string>& args) {
       {"--runs", [&](const auto& flag) { options.runs = value(flag); }},
       {"--run-folder", [&](const auto& flag) { options.run_folder = value(flag); }},
       {"--resume", [&](const auto&) { options.resume = true; }},
+      {"--config-saved", [&](const auto&) { options.config_saved = true; }},
       {"--no-display", [&](const auto&) { options.display = false; }},
       {"--show-config", [&](const auto&) { options.show_config = true; }},
       {"--help", [&](const auto&) { options.help = true; }},
@@ -184,10 +192,31 @@ Options parse(const std::vector<std::string>& args) {
   return options;
 }
 
+std::string run_folder_of(const std::vector<std::string>& args) {
+  for (std::size_t i = args.size(); i-- > 1;) {
+    if (args[i - 1] == "--run-folder") return args[i];
+  }
+  return {};
+}
+
+int collectors(const Options& options) {
+  if (options.parallel_workers > 0) return std::max(1, options.parallel_workers - 2);
+  return static_cast<int>(std::ranges::count(options.roles, "collector"));
+}
+
+std::vector<std::string> process_arguments(const Options& options) {
+  if (options.mode == Mode::kAlone) return {"--alone"};
+  if (options.mode == Mode::kNode) return {};
+  if (options.parallel_workers > 0) {
+    return {"--parallel-workers", std::to_string(options.parallel_workers)};
+  }
+  return {"--roles", fmt::format("{}", fmt::join(options.roles, ","))};
+}
+
 std::vector<std::string> to_arguments(const Options& options) {
   std::vector<std::string> args = {"--run-folder", options.run_folder, "--runs", options.runs,
                                    "--no-display"};
-  if (options.mode == Mode::kAlone) args.emplace_back("--alone");
+  if (options.config_saved) args.emplace_back("--config-saved");
   if (options.mode == Mode::kNode) {
     args.insert(args.end(), {"--role", options.role, "--node-id", std::to_string(options.node_id),
                              "--address", options.address, "--port", std::to_string(options.port)});
@@ -196,11 +225,7 @@ std::vector<std::string> to_arguments(const Options& options) {
                   {"--attach-to", fmt::format("{}", fmt::join(options.attach_to, ","))});
     }
   }
-  if (options.parallel_workers > 0) {
-    args.insert(args.end(), {"--parallel-workers", std::to_string(options.parallel_workers)});
-  } else if (options.mode == Mode::kJob) {
-    args.insert(args.end(), {"--roles", fmt::format("{}", fmt::join(options.roles, ","))});
-  }
+  for (auto& arg : process_arguments(options)) args.push_back(std::move(arg));
   if (options.resume) args.emplace_back("--resume");
   for (const auto& [key, text] : options.config.entries()) args.push_back(key + "=" + text);
   return args;

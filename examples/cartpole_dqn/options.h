@@ -30,6 +30,7 @@ struct Options {
   std::string runs = "runs";  // where run folders are made
   std::string run_folder;     // empty: a new one in `runs`
   bool resume = false;        // go on with a run that is over
+  bool config_saved = false;  // by the process that started this one
   bool display = true;        // show progress; false: only the log
   bool show_config = false;
   bool help = false;
@@ -37,8 +38,17 @@ struct Options {
 
 std::string usage();
 
-// Throws UsageError with one line that says what is wrong.
-Options parse(const std::vector<std::string>& args);
+// What the arguments change of `base`. Throws UsageError with one line that says what is wrong.
+Options parse(const std::vector<std::string>& args, Options base = {});
+
+// The value of --run-folder, or nothing.
+std::string run_folder_of(const std::vector<std::string>& args);
+
+// How many processes of a job collect.
+int collectors(const Options& options);
+
+// Those that say which processes there are; none for one of a job that others start.
+std::vector<std::string> process_arguments(const Options& options);
 
 // The arguments that make parse() give the same options: what workers are started with.
 std::vector<std::string> to_arguments(const Options& options);

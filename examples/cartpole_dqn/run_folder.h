@@ -1,6 +1,7 @@
 // The folder of a run: one run each, whatever happened to its processes meanwhile.
 //
 //   runs/cartpole_dqn_seed0/
+//     config.json           every key, the command lines, the version
 //     ckpt/latest.ckpt      the learner, about every second; eval and final beside it
 //     replay.ckpt           the replay
 //     log.jsonl             one line an evaluation and a second
@@ -17,6 +18,7 @@ namespace cartpole {
 struct RunFolder {
   std::string path;
 
+  std::string config() const { return path + "/config.json"; }
   std::string checkpoints() const { return path + "/ckpt"; }
   std::string latest() const { return path + "/ckpt/latest.ckpt"; }
   std::string replay() const { return path + "/replay.ckpt"; }

@@ -7,8 +7,10 @@
 #include "learner_log.h"
 #include "options.h"
 #include "rl/middleware.h"
+#include "rl/pace.h"
 #include "rl/saved_file.h"
 #include "run_folder.h"
+#include "saved_config.h"
 
 #include <fmt/format.h>
 
@@ -25,7 +27,6 @@ namespace rl = divisi::rl;
 
 namespace {
 
-constexpr int kBatchesOfAnAnswer = 8;  // what the learner trains with between two looks around
 constexpr std::string_view kCheckpointKind = "dqn";
 
 using Roles = std::set<std::string>;
@@ -39,6 +40,11 @@ Roles roles_by_node_id(int node, int nodes) {
   return node == 1 && nodes > 2 ? Roles{"evaluator"} : Roles{"collector"};
 }
 
+// Started by ditask there is no list: it does not pass arguments.
+bool is_listed(const Options& options) {
+  return !options.run_folder.empty() && options.parallel_workers == 0;
+}
+
 // None: all roles, in one process.
 Roles roles_of(const Options& options, const divisi::Parallel& router) {
   if (!router.is_active() || options.mode == Mode::kAlone) return {};
@@ -49,10 +55,15 @@ Roles roles_of(const Options& options, const divisi::Parallel& router) {
   }
   if (!labelled.empty()) return labelled;
   const auto node = static_cast<std::size_t>(router.node_id());
-  // Started by ditask there is no list: it does not pass arguments.
-  const bool listed = !options.run_folder.empty() && options.parallel_workers == 0;
-  if (listed && node < options.roles.size()) return {options.roles[node]};
+  if (is_listed(options) && node < options.roles.size()) return {options.roles[node]};
   return roles_by_node_id(router.node_id(), router.n_parallel_workers());
+}
+
+// How many there are at least: of a job whose processes are started by hand, or labelled, one.
+int least_collectors(const Options& options, const divisi::Parallel& router) {
+  if (options.mode == Mode::kNode || !router.labels().empty()) return 1;
+  if (is_listed(options)) return collectors(options);
+  return std::max(1, router.n_parallel_workers() - 2);
 }
 
 rl::NetworkShape shape_of(const rl::DqnConfig& config, const rl::VectorEnv& env) {
@@ -70,6 +81,7 @@ class Node {
        std::shared_ptr<rl::ReplaySource> source)
       : options_(options),
         config_(options.config),
+        pace_(rl::pace_of(config_)),
         folder_{options.run_folder.empty() ? open_run_folder(config_.exp_name, options.resume).path
                                            : options.run_folder},
         router_(task.router()),
@@ -82,6 +94,10 @@ class Node {
         observation_size_(env_->observation_size()),
         sink_(std::move(sink)),
         source_(std::move(source)) {
+    // A run that ditask started has no launcher of ours to do it.
+    if (has("learner") && !std::filesystem::exists(folder_.config())) {
+      save_config(folder_, options, {});
+    }
     if (has("replay")) make_replay();
     if (has("learner")) make_learner();
     if (has("collector") || has("evaluator")) make_players();
@@ -101,26 +117,28 @@ class Node {
                                       saved ? "the last good checkpoint is " + folder_.latest()
                                             : "there is no checkpoint yet"));
     }
+    // The end may have come after the savers of the last iteration.
+    if (learner_ && learner_->train_iter() != saved_iter_) save_latest();
+    if (replay_ && replay_->totals().inserted != saved_rows_) save_replay();
   }
 
  private:
   bool has(std::string_view role) const { return task.has_role(role); }
   bool has_only_replay() const { return !alone_ && task.roles() == Roles{"replay"}; }
-  int batches() const { return alone_ ? config_.update_per_collect : kBatchesOfAnAnswer; }
+  int batches() const { return alone_ ? config_.update_per_collect : rl::kBatchesOfAnAnswer; }
 
   void make_replay() {
     const rl::GiveUp give_up = alone_
                                    ? rl::GiveUp([] { return true; })  // nobody else would fill it
                                    : rl::GiveUp([] { return task.finish(); });
-    const double per_insert = alone_ ? 0 : config_.samples_per_insert;  // alone they take turns
+    rl::RateLimit limit = pace_.limit;
+    if (alone_) limit.samples_per_insert = 0;  // they take turns
     replay_ = std::make_unique<rl::ReplayServer>(
         rl::ReplayServerOptions{.buffer = {.capacity = config_.replay_buffer_size,
                                            .observation_size = observation_size_,
                                            .action_count = shape_.action_count,
                                            .prioritised = config_.priority},
-                                .limit = {.samples_per_insert = per_insert,
-                                          .min_size = config_.batch_size,
-                                          .tolerance = 2 * per_insert * config_.n_sample_remote},
+                                .limit = limit,
                                 .seed = own_seed_,
                                 .checkpoint = folder_.replay()});
     if (router_.is_active()) replay_->serve(router_);
@@ -168,8 +186,13 @@ class Node {
 
   rl::QNetwork& network() { return learner_ ? learner_->network() : *received_; }
 
-  void save_learner(const std::string& path) const {
-    rl::save_file(path, kCheckpointKind, shape_.to_string(), learner_->full_state());
+  void save_latest() {
+    rl::save_file(folder_.latest(), kCheckpointKind, shape_.to_string(), learner_->full_state());
+    saved_iter_ = learner_->train_iter();
+  }
+  void save_replay() {
+    saved_rows_ = replay_->totals().inserted;  // at least
+    replay_->save();
   }
 
   // The weights: from the learner to everybody else.
@@ -180,14 +203,16 @@ class Node {
       return divisi::periodical_model_exchanger(
           {.state = [this] { return learner_->network().state(); }},
           {.mode = divisi::ModelExchangeMode::kSend,
-           .period = std::max(1, config_.publish_freq / batches()),
+           .period = pace_.answers,
            .version = [this] { return learner_->train_iter(); },
-           .in_use = version_});
+           .in_use = version_,
+           // Collectors wait for weights before they bring the rows that the learner waits for.
+           .send_at_start = true});
     }
     // Collectors go on with what they have, evaluators only with something new.
     const std::int64_t unbounded = std::numeric_limits<std::int64_t>::max();
     const std::int64_t stale =
-        has("collector") ? (config_.max_staleness > 0 ? config_.max_staleness : unbounded) : 1;
+        has("collector") ? (pace_.collects > 0 ? pace_.collects : unbounded) : 1;
     return divisi::periodical_model_exchanger(
         {.load = [this](const rl::StateDict& state) { received_->load(state); }},
         {.mode = divisi::ModelExchangeMode::kReceive,
@@ -222,7 +247,7 @@ class Node {
     task.use(rl::stop_value_checker(config_.stop_value));
     if (learner_) {
       task.use(divisi::termination_checker({.max_env_step = config_.max_env_step}));
-      task.use(rl::periodic_saver("learner", interval, [this] { save_learner(folder_.latest()); }));
+      task.use(rl::periodic_saver("learner", interval, [this] { save_latest(); }));
       task.use(divisi::ckpt_saver(
           [this](const std::string& path) {
             rl::write_file(path, kCheckpointKind, shape_.to_string(), learner_->full_state());
@@ -241,12 +266,13 @@ class Node {
     if (replay_) {
       // In this order: what was inserted until the end is saved.
       if (has_only_replay()) task.use(rl::idler(interval));
-      task.use(rl::periodic_saver("replay", interval, [this] { replay_->save(); }));
+      task.use(rl::periodic_saver("replay", interval, [this] { save_replay(); }));
     }
   }
 
   const Options& options_;
   const rl::DqnConfig& config_;
+  const rl::Pace pace_;
   const RunFolder folder_;
   divisi::Parallel& router_;
   const bool alone_;
@@ -264,6 +290,8 @@ class Node {
   std::unique_ptr<rl::Collector> player_;
   std::unique_ptr<rl::VectorEnv> eval_env_;
   std::shared_ptr<divisi::ModelVersion> version_;
+  std::int64_t saved_iter_ = -1;  // of latest.ckpt
+  std::int64_t saved_rows_ = -1;  // of replay.ckpt
 };
 
 }  // namespace
@@ -272,6 +300,8 @@ void train(const std::vector<std::string>& args) {
   const Options options = parse(args);
   auto& router = task.router();
   const Roles roles = roles_of(options, router);
+  const bool alone = !router.is_active() || roles.empty();
+  if (!alone) rl::check_pace(options.config, least_collectors(options, router));
   const auto env = rl::make_env(options.config.env_name, 1, 0);
   const auto give_up = [] { return task.finish(); };
 
@@ -285,7 +315,7 @@ void train(const std::vector<std::string>& args) {
     source = std::make_shared<rl::RemoteSource>(
         router,
         rl::SampleShape{.batch_size = options.config.batch_size,
-                        .batches = kBatchesOfAnAnswer,
+                        .batches = rl::kBatchesOfAnAnswer,
                         .observation_size = env->observation_size(),
                         .action_count = env->action_count()},
         give_up);

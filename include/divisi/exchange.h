@@ -148,6 +148,9 @@ struct PeriodicalOptions {
   std::function<std::int64_t()> version = {};
   // Tells which model is in use, or was sent last.
   std::shared_ptr<ModelVersion> in_use = {};
+  // Send: the model that the node begins with as well, at the start of its first iteration. For a
+  // sender whose first iteration waits for what receivers make of the model.
+  bool send_at_start = false;
 };
 
 // As model_exchanger, for a sender and receivers of different pace. Not bound to roles; without a

@@ -206,6 +206,23 @@ void DqnConfig::check() const {
   }
 }
 
+std::string DqnConfig::to_json() const {
+  json::Object all;
+  for (const Key& key : keys()) {
+    all.emplace_back(key.name, std::visit(
+                                   [this](auto member) -> json::Value {
+                                     const auto& field = this->*member;
+                                     if constexpr (requires { json::Value(field); }) {
+                                       return field;
+                                     } else {
+                                       return json::Array(field.begin(), field.end());
+                                     }
+                                   },
+                                   key.field));
+  }
+  return json::print(json::Value(std::move(all)));
+}
+
 std::vector<std::pair<std::string, std::string>> DqnConfig::entries() const {
   std::vector<std::pair<std::string, std::string>> all;
   for (const Key& key : keys()) {

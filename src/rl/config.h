@@ -63,6 +63,8 @@ struct DqnConfig {
   // Throws UsageError for values that do not go together.
   void check() const;
 
+  // As load_json() takes it: all keys, in the order below.
+  std::string to_json() const;
   // All keys with their values, in the order above, as set() takes them.
   std::vector<std::pair<std::string, std::string>> entries() const;
 };

@@ -37,6 +37,9 @@ TEST(ConfigTest, Every_key_takes_what_entries_says) {
   EXPECT_EQ(copy.learning_rate, config.learning_rate);
   EXPECT_EQ(copy.max_env_step, config.max_env_step);
   config.check();
+  DqnConfig read;
+  read.load_json(config.to_json(), "config.json");
+  EXPECT_EQ(read.entries(), config.entries());
 }
 
 TEST(ConfigTest, A_key_that_does_not_exist_is_refused_with_the_nearest_one) {

@@ -16,10 +16,11 @@ struct RateLimit {
 
 class RateLimiter {
  public:
-  explicit RateLimiter(RateLimit limit) : limit_(limit) {}
+  // Throws UsageError for numbers with which a side would never go on.
+  explicit RateLimiter(RateLimit limit);
 
-  // One that lets neither side wait for ever needs a tolerance of at least half of the largest
-  // sample: widen() sees to it.
+  // Both sides wait for each other unless the tolerance is at least half of the largest sample:
+  // widen() sees to it.
   void widen(std::int64_t sample_rows) {
     if (limit_.tolerance < static_cast<double>(sample_rows)) {
       limit_.tolerance = static_cast<double>(sample_rows);

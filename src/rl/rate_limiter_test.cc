@@ -1,8 +1,13 @@
 #include "rl/rate_limiter.h"
 
+#include "divisi/error.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
+
+#include <limits>
 
 namespace divisi::rl {
 namespace {
@@ -47,6 +52,21 @@ TEST(RateLimiterTest, Goes_on_where_a_checkpoint_left_it) {
   EXPECT_FALSE(after.may_insert());
   EXPECT_TRUE(after.may_sample(14));
   EXPECT_FALSE(after.may_sample(15));
+}
+
+TEST(RateLimiterTest, One_that_lets_nobody_go_on_is_refused_with_its_numbers) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  for (const RateLimit& limit :
+       {RateLimit{.samples_per_insert = -1}, RateLimit{.samples_per_insert = kInfinite},
+        RateLimit{.samples_per_insert = kNone}, RateLimit{.samples_per_insert = 1, .tolerance = -4},
+        RateLimit{.samples_per_insert = 1, .tolerance = kNone}, RateLimit{.min_size = 0}}) {
+    EXPECT_THROW(RateLimiter{limit}, UsageError);
+  }
+  EXPECT_THAT(
+      [] { RateLimiter({.samples_per_insert = -2, .min_size = 7, .tolerance = 3}); },
+      ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr(
+          "a rate limit of -2 samples per insert with a tolerance of 3 rows, from 7 rows on")));
 }
 
 // Whoever may go on does, in any order: the ratio holds within the bounds, and never do both wait.

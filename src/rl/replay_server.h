@@ -56,7 +56,7 @@ struct ReplayServerOptions {
 
 class ReplayServer {
  public:
-  // Throws UsageError for a checkpoint that does not fit.
+  // Throws UsageError for a checkpoint that does not fit, and for a limit that lets nobody go on.
   explicit ReplayServer(const ReplayServerOptions& options);
   ~ReplayServer();
   ReplayServer(const ReplayServer&) = delete;

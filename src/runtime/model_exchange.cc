@@ -64,16 +64,19 @@ Middleware sender(Model model, PeriodicalOptions options, Task& owner) {
       "periodical_model_exchanger",
       [model = std::move(model), options = std::move(options), to_peers = std::move(to_peers),
        name = sender_name(), iteration = std::int64_t{0}](Context&) mutable {
+        const auto send = [&](std::int64_t counted) {
+          const std::int64_t id = options.version ? options.version() : counted;
+          const double now = runtime::wall_clock();
+          to_peers->send(Value::Map{{"id", id},
+                                    {"model", runtime::pack_model(model.state())},
+                                    {"time", now},
+                                    {"sender", name}});
+          if (options.in_use) options.in_use->begin(id, now);
+        };
+        if (options.send_at_start && iteration == 0) send(0);
         suspend();
         const std::int64_t counted = iteration++;
-        if (counted % options.period != 0) return;
-        const std::int64_t id = options.version ? options.version() : counted;
-        const double now = runtime::wall_clock();
-        to_peers->send(Value::Map{{"id", id},
-                                  {"model", runtime::pack_model(model.state())},
-                                  {"time", now},
-                                  {"sender", name}});
-        if (options.in_use) options.in_use->begin(id, now);
+        if (counted % options.period == 0) send(counted);
       });
 }
 

@@ -220,6 +220,48 @@ TEST_F(ModelExchangeTest, TheSenderSendsEveryPeriodWithItsCounterOrItsVersion) {
   EXPECT_EQ(version_->id(), 105);
 }
 
+TEST_F(ModelExchangeTest, TheModelThatASenderBeginsWithIsSentBeforeItsFirstIteration) {
+  const auto running = sender_.start();
+  std::int64_t train_iter = 70;
+  std::vector<std::size_t> sent_before;
+  sender_.use(periodical_model_exchanger(
+      {.state = [&] { return state_of(static_cast<double>(train_iter)); }},
+      {.period = 2,
+       .version = [&] { return train_iter; },
+       .in_use = version_,
+       .send_at_start = true},
+      sender_));
+  sender_.use([&](Context&) {
+    sent_before.push_back(router0_.sent("task.model_exchanger").size());
+    if (sent_before.size() == 1) {
+      EXPECT_EQ(version_->id(), 70);
+    }
+    train_iter += 5;
+  });
+  sender_.run(3);
+  EXPECT_THAT(sent_before, ElementsAre(1, 2, 2));
+  std::vector<double> weights;
+  for (const auto& sent : router0_.sent("task.model_exchanger")) {
+    weights.push_back(weight_of(runtime::unpack_model(sent.args[0].at("model"))));
+    EXPECT_EQ(sent.args[0].at("id").as<std::int64_t>(), weights.back());
+  }
+  EXPECT_THAT(weights, ElementsAre(70, 75, 85));
+}
+
+TEST_F(ModelExchangeTest, AnAnswerDoesNotReplaceAModelThatCameMeanwhile) {
+  const auto running0 = sender_.start();
+  const auto running1 = receiver_.start();
+  auto receive =
+      periodical_model_exchanger(loading(), {.mode = kReceive, .in_use = version_}, receiver_);
+  send(message_of(5, 1, "a"));
+  // Of a second sender, to the request that the receiver made when it was created.
+  sender_.emit("model_exchanger_latest", only_remote, message_of(9, 2, "b"));
+  settle(receiver_);
+  iterate(receive, 1, 2);
+  EXPECT_THAT(loaded_, ElementsAre(1));
+  EXPECT_EQ(version_->id(), 5);
+}
+
 TEST_F(ModelExchangeTest, AReceiverThatComesLateGetsTheLastModelAtOnce) {
   const auto running0 = sender_.start();
   sender_.use(periodical_model_exchanger({.state = [] { return state_of(5); }}, {}, sender_));

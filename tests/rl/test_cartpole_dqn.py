@@ -35,6 +35,7 @@ TOKEN = "CARTPOLE_TEST"
 ROLES = ["replay", "learner", "collector", "collector", "evaluator"]  # of nodes 0 to 4
 AGAIN = "starting it again"  # what the launcher says of a process
 ENDLESS = "env.stop_value=600"  # more than an episode can give
+GOAL = "env.stop_value=195"
 
 
 def until(condition, what):
@@ -292,7 +293,7 @@ def test_a_run_whose_launcher_is_killed_ends_and_goes_on_later(start, run):
     first.process.wait()
     until(lambda: not first.processes(), "the end of its processes")
     before = first.log()[-1]
-    second = run("--run-folder", "run", "max_env_step=1000000")
+    second = run("--run-folder", "run", GOAL)
     assert_solved(second)
     later = [line for line in second.log() if line["seconds"] > before["seconds"]]
     assert later[0]["train_iter"] > 100
@@ -324,8 +325,7 @@ def test_ctrl_c_leaves_nothing_behind(start, how, moment):
     assert code in (130, -signal.SIGINT), run
     assert "Traceback" not in err and "terminate" not in err
     assert not (run.run_folder / "result.json").exists()
-    if how != ["--alone"]:  # that one just dies, maybe while it writes a checkpoint
-        assert not list(run.run_folder.rglob(".tmp*"))
+    assert not list(run.run_folder.rglob(".tmp*"))
     if "stopped" in out:
         assert "cartpole_dqn --run-folder run\n" in out
 
@@ -338,6 +338,40 @@ def test_sigterm_ends_it_as_well(start):
     assert code in (143, -signal.SIGTERM), run
 
 
+@pytest.mark.parametrize("how", [["--alone"], ["--parallel-workers", 2]], ids=str)
+def test_an_interrupt_that_comes_twice_leaves_the_last_checkpoint(start, how):
+    run = start(*how, "--no-display", "--run-folder", "run", ENDLESS, "checkpoint_seconds=1000000")
+    run.wait_log(lambda line: line["train_iter"] > 300, "training")
+    before = (run.run_folder / "ckpt" / "latest.ckpt").read_bytes()
+    os.killpg(run.process.pid, signal.SIGINT)  # as `timeout` does: to its program, then to the group
+    run.process.send_signal(signal.SIGINT)
+    code, _, err = run.end()
+    assert code == 130, run
+    assert "did not end" not in err, err
+    assert (run.run_folder / "ckpt" / "latest.ckpt").read_bytes() != before
+    assert not list(run.run_folder.rglob(".tmp*"))
+
+
+# --- nobody waits for a time-out ---
+
+
+@pytest.mark.parametrize("how", [
+    ["--roles", "replay,learner,collector,evaluator"],
+    ["--roles", "evaluator,collector,learner,replay"],
+    ["--parallel-workers", 2],
+    ["--roles", "collector,replay,evaluator,learner", "policy.learn.batch_size=1000"],
+    ["--roles", "learner,collector,evaluator,replay", "policy.learn.batch_size=512", "policy.learn.publish_freq=8",
+     "policy.collect.max_staleness=8", "policy.other.replay_buffer.samples_per_insert=8"],
+], ids=lambda how: " ".join(map(str, how)))
+def test_one_collector_and_a_large_batch_do_not_stand_still(run, how):
+    ended = run("--preset", "long", *how, "--run-folder", "run", ENDLESS, "max_env_step=3000")
+    assert ended.process.returncode == 0, ended
+    assert ended.result()["train_iter"] > 0
+    # What a node says that has waited for a minute.
+    log = (ended.run_folder / "workers.log").read_text()
+    assert "no new model" not in log, log
+
+
 # --- checkpoint and resume ---
 
 
@@ -348,12 +382,39 @@ def test_an_interrupted_run_goes_on_where_it_was(start, run, how):
     os.killpg(first.process.pid, signal.SIGINT)
     first.end()
     before = first.log()
-    second = run(*how, "--run-folder", "run")
+    second = run("--run-folder", "run", GOAL)
+    assert "env.stop_value: 195, was 600" in second.out.read_text()
     assert_solved(second)
     later = second.log()[len(before):]
     assert later[0]["train_iter"] >= before[-1]["train_iter"] - 64
     assert later[0]["env_step"] >= before[-1]["env_step"] - 1024  # the replay went on as well
     assert later[0]["seconds"] >= before[-1]["seconds"]
+
+
+@pytest.mark.parametrize("how", [["--alone"], ["--parallel-workers", 2]], ids=str)
+def test_the_line_that_an_interrupt_prints_resumes_that_experiment(start, tmp_path, how):
+    first = start(*how, "--preset", "long", "--seed", 33, ENDLESS, run_folder="runs/cartpole_dqn_seed33")
+    first.wait_log(lambda line: line["train_iter"] > 100, "training")
+    os.killpg(first.process.pid, signal.SIGINT)
+    _, out, _ = first.end()
+    saved = json.loads((first.run_folder / "config.json").read_text())
+    assert saved["version"] == divisi.__version__
+    assert saved["commands"][0].endswith("--preset long --seed 33 env.stop_value=600")
+    assert saved["config"]["seed"] == 33 and saved["config"]["policy.nstep"] == 5
+
+    line = next(line for line in out.splitlines() if "go on with: " in line)
+    assert "before a mean return of 600" in line
+    command = line.split("go on with: ")[1].split()
+    second = start(command=command, run_folder=first.run_folder.relative_to(tmp_path))
+    trained = first.log()[-1]["train_iter"]
+    second.wait_log(lambda line: line["train_iter"] > trained + 100, "training")
+    os.killpg(second.process.pid, signal.SIGINT)
+    _, out, _ = second.end()
+    assert " was " not in out and "before a mean return of 600" in out
+    again = json.loads((first.run_folder / "config.json").read_text())
+    assert again.pop("commands") == [*saved.pop("commands"), " ".join(command)]
+    assert again == saved
+    assert ">CartPole-v1, DQN, seed 33<" in (first.run_folder / "return.svg").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -376,7 +437,8 @@ def old(finished, tmp_path):
 def test_a_run_that_is_over_goes_on_only_with_resume(old, run):
     assert_one_line(run("--run-folder", "run"), "run", "is over", "--resume", code=2)
     before = json.loads((old / "result.json").read_text())
-    ended = run("--run-folder", "run", "--resume", "policy.learn.learning_rate=0.0001")
+    ended = run("--run-folder", "run", "--resume", "policy.learn.learning_rate=0.0001", GOAL,
+                "max_env_step=1000000")
     assert_solved(ended)
     assert ended.result()["env_step"] >= before["env_step"], "the replay was not saved at the end"
     assert ended.result()["train_iter"] > before["train_iter"]
@@ -405,6 +467,8 @@ def test_a_run_that_is_over_goes_on_only_with_resume(old, run):
     (["--config", "none.json"], ["none.json", "cannot be read"]),
     (["--port", "99999"], ["--port 99999", "65535"]),
     (["--run-folder", "/proc/none"], ["/proc/none", "cannot be made"]),
+    (["--parallel-workers", "3", "policy.collect.max_staleness=4"],
+     ["1 collector of 64 rows", "bring 256 rows, the learner needs 320", "Give 5 or more"]),
 ], ids=lambda value: " ".join(value) if value[0].startswith("-") or "=" in value[0] else "")
 def test_a_wrong_argument_is_one_line(run, tmp_path, arguments, parts):
     ended = run("--runs", "runs", *arguments)
@@ -467,7 +531,8 @@ def test_a_loss_that_is_no_number_ends_the_run_with_the_step_and_the_last_good_c
     # The checkpoint of a run that ends before its first update.
     first = run("--alone", "--run-folder", "run", DEEP, ENDLESS, "max_env_step=1")
     assert first.process.returncode == 0 and first.result()["train_iter"] == 0, first
-    ended = run(*how, "--run-folder", "run", "--resume", DEEP, ENDLESS, *EXPLODES)
+    how = how or ["--roles", ",".join(ROLES)]
+    ended = run(*how, "--run-folder", "run", "--resume", *EXPLODES, "max_env_step=1000000")
     assert_one_line(ended, "loss is ", "at train_iter ", "the last good checkpoint is run/ckpt/latest.ckpt", code=1)
     step = int(ended.err.read_text().split("train_iter ")[1].split(";")[0])
     assert 0 < step < 1000
