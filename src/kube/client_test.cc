@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <utility>
 
 namespace divisi::kube {
@@ -173,6 +174,37 @@ TEST_F(ClientTest, C34_AWriteIsRepeatedOnlyWhenTheServerDidNotHandleIt) {
   EXPECT_TRUE(create(named("b")));
   EXPECT_GE(loop_.now() - start, 6s) << "as long as it was asked to wait, twice";
   EXPECT_LE(loop_.now() - start, 12s);
+}
+
+TEST_F(ClientTest, C34_AWriteWhoseAnswerIsLostIsNotSentAgain) {
+  std::map<std::string, int> sent;
+  api_.intercept = [&](const http::Request& request) -> std::optional<http::Response> {
+    ++sent[request.method];
+    return std::nullopt;
+  };
+  api_.faults.lose_answer = 1;
+  EXPECT_EQ(create(named("a")).error().code(), Code::kUnavailable);
+  EXPECT_EQ(sent["POST"], 1) << "whether it was handled is not known";
+  EXPECT_EQ(get("a").error().code(), Code::kUnavailable);
+  EXPECT_GT(sent["GET"], 1);
+}
+
+TEST_F(ClientTest, EachKindOfPatchIsSentAsWhatItIs) {
+  std::string type;
+  api_.intercept = [&](const http::Request& request) -> std::optional<http::Response> {
+    type = request.headers.get("Content-Type");
+    return http::Response{200, {{"Content-Type", "application/json"}}, "{}"};
+  };
+  const auto type_of = [&](PatchType kind) {
+    std::ignore = wait([&](Done done) {
+      client_.patch(resources::pods(), "default", "a", kind, named("a"), {}, std::move(done));
+    });
+    return type;
+  };
+  EXPECT_EQ(type_of(PatchType::kMerge), "application/merge-patch+json");
+  EXPECT_EQ(type_of(PatchType::kJson), "application/json-patch+json");
+  EXPECT_EQ(type_of(PatchType::kStrategic), "application/strategic-merge-patch+json");
+  EXPECT_EQ(type_of(PatchType::kApply), "application/apply-patch+yaml");
 }
 
 TEST_F(ClientTest, C35_ACallEndsByItsDeadline) {

@@ -78,6 +78,24 @@ TEST_F(ControllerTest, C32_AFailureIsTriedAgainAndARequeueComesAtItsTime) {
   EXPECT_EQ(controller.counters().failed, 3u);
 }
 
+TEST_F(ControllerTest, ASuccessForgetsTheFailuresBefore) {
+  std::vector<io::TimePoint> tries;
+  Controller controller(loop_, {.name = "test"}, [&](const std::string&, const auto& done) {
+    tries.push_back(loop_.now());
+    if (tries.size() == 4) return done(Requeue{});
+    done(failure(Code::kInternal, "a fault"));
+  });
+  controller.watch(pods_, own_key);
+  create("a");
+  controller.start();
+  pods_.start();
+  ASSERT_TRUE(loop_.run_until([&] { return tries.size() == 4; }, 5min));
+  controller.add("default/a");  // fails again
+  ASSERT_TRUE(loop_.run_until([&] { return tries.size() == 6; }, 5min));
+  EXPECT_EQ(tries[5] - tries[4], tries[1] - tries[0]);
+  EXPECT_LT(tries[1] - tries[0], tries[3] - tries[2]);
+}
+
 TEST_F(ControllerTest, AKeyIsReconciledByOneAtATimeAndAllByNoMoreThanTheWorkers) {
   std::map<std::string, std::function<void(Result<Requeue>)>> running;
   std::size_t most = 0;
@@ -356,6 +374,30 @@ TEST_F(LeaseTest, C42_ALeaderThatCannotRenewStopsBeforeAnotherBegins) {
     }
     EXPECT_TRUE(loop.run_until([&] { return leaders() == 1; }, 2min));
     candidates_.clear();
+  }
+}
+
+TEST_F(LeaseTest, ALeaderGivesUpTenSecondsAfterItAskedForItsLastRenewal) {
+  for (const auto late : {0s, 4s}) {
+    SCOPED_TRACE(late.count());
+    SimLoop loop;
+    FakeApi api(loop, 3);
+    Candidate candidate(loop, api, "c");
+    ASSERT_TRUE(loop.run_until([&] { return candidate.leads; }, 30s));
+    loop.run_for(20s);
+    ASSERT_TRUE(candidate.leads);
+    // The next renewal is the last that gets through, and its answer takes its time.
+    std::optional<io::TimePoint> renewed;
+    api.answers_late = [&](const http::Request& request) -> io::Duration {
+      if (request.method != "PUT") return 0s;
+      renewed = loop.now();
+      api.faults.lose_request = 1;
+      return late;
+    };
+    ASSERT_TRUE(loop.run_until([&] { return !candidate.leads; }, 60s));
+    ASSERT_TRUE(renewed);
+    EXPECT_LE(loop.now() - *renewed, 10s);
+    EXPECT_GE(loop.now() - *renewed, 10s - 5ms) << "the way of a request";
   }
 }
 

@@ -304,6 +304,26 @@ TEST(InformerFallbackTest, APageWhoseStateIsGoneIsAskedForAllAtOnce) {
   EXPECT_TRUE(world.equal(informer));
 }
 
+TEST(InformerFallbackTest, AServerWhosePagesAlwaysExpireIsAskedForAllAtOnce) {
+  World world;
+  for (int i = 0; i < 20; ++i) world.create("p" + std::to_string(10 + i));
+  std::vector<bool> limited;
+  world.api.intercept = [&](const http::Request& request) -> std::optional<http::Response> {
+    if (request.target.find("watch=") != std::string::npos) return std::nullopt;
+    if (request.target.find("continue=") != std::string::npos) {
+      return testing::status_answer(410, "Expired", "the continue token is too old");
+    }
+    limited.push_back(request.target.find("limit=") != std::string::npos);
+    return std::nullopt;
+  };
+  Informer informer(world.client, pods(false));
+  informer.add_index("value", value_label);
+  informer.start();
+  ASSERT_TRUE(world.loop.run_until([&] { return informer.synced(); }, 60s));
+  EXPECT_TRUE(world.equal(informer));
+  EXPECT_EQ(limited, (std::vector<bool>{true, false}));
+}
+
 TEST(InformerFallbackTest, AnswersThatAreNoListAreTriedAgainAndNamed) {
   World world;
   int answers = 0;

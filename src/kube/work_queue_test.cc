@@ -47,6 +47,18 @@ TEST_F(WorkQueueTest, C31_AKeyAddedWhileItIsWorkedOnComesOnceMore) {
   EXPECT_EQ(queue_.working(), 0u);
 }
 
+TEST_F(WorkQueueTest, AKeyAddedDuringItsRetryComesOnceMore) {
+  queue_.add("a");
+  ASSERT_EQ(queue_.take(), "a");
+  queue_.done("a");
+  queue_.add_failed("a");
+  ASSERT_TRUE(loop_.run_until([&] { return queue_.size() == 1; }));
+  ASSERT_EQ(queue_.take(), "a");
+  queue_.add("a");  // while the retry runs
+  queue_.done("a");
+  EXPECT_EQ(take_all(), std::vector<std::string>{"a"});
+}
+
 TEST_F(WorkQueueTest, C33_ChangesComeBeforeFloods) {
   for (const char* key : {"1", "2", "3"}) queue_.add(key, Priority::kFlood);
   queue_.add("change");

@@ -74,6 +74,14 @@ TEST(SlurmTest, ReadsTasksPerNodeAndJobNodeList) {
   EXPECT_THAT(cluster->warnings, IsEmpty());
 }
 
+TEST(SlurmTest, TheNodeListOfTheStepWinsOverThatOfTheJob) {
+  Environment environment = slurm("n[1-2]", "2", "1", "0");
+  environment["SLURM_JOB_NODELIST"] = "n[1-4]";
+  const auto cluster = read_slurm(environment);
+  ASSERT_TRUE(cluster.has_value()) << cluster.error().message();
+  EXPECT_THAT(host_names(*cluster), ElementsAre("n1", "n2"));
+}
+
 TEST(SlurmTest, UsesNodeIdAndLocalIdUnderACyclicDistribution) {
   Environment environment = slurm("n[1-2]", "4", "2", "1");
   environment["SLURM_NODEID"] = "1";

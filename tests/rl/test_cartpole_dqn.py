@@ -618,6 +618,45 @@ if __name__ == "__main__":
 """
 
 
+# A collector and learner that says more than once what it has to say.
+INSISTENT = """
+import queue, sys
+import numpy as np
+from divisi import Parallel, task
+
+ROWS = 64
+
+def rows(first):
+    number = np.arange(first, first + ROWS, dtype=np.float32)
+    state = np.repeat(number[:, None], 4, axis=1)
+    return {"observation": state, "next_observation": state, "action": np.zeros(ROWS, np.int32),
+            "reward": number, "not_done": np.ones(ROWS, np.float32), "discount": np.ones(ROWS, np.float32)}
+
+def main():
+    with task.start():
+        router, answers = task.router, queue.Queue()
+        for event in ("replay.inserted", "replay.samples", "replay.welcome", "replay.refused"):
+            router.on(event, lambda *answer: answers.put(answer))
+        router.emit("replay.hello", 1, 1, 4, to=0)
+        assert answers.get(timeout=60) == ()
+        totals = []
+        for number in (5, 5, 6, 5, 6):
+            router.emit("replay.insert", 1, number, rows(0), 100, 1, 1.0, to=0)
+            totals.append(answers.get(timeout=60)[1])
+        print("TOTALS", *totals, flush=True)
+        # Of all rows only the one with index 7 matters from here on.
+        index = np.arange(2 * ROWS, dtype=np.int64)
+        router.emit("replay.priorities", index, np.where(index == 7, 1e6, 0).astype(np.float32), to=0)
+        router.emit("replay.sample", 1, 1, 64, 1, to=0)
+        drawn = np.asarray(answers.get(timeout=60)[1]["index"])
+        print("DRAWN", sum(drawn == 7), "of", len(drawn), flush=True)
+
+if __name__ == "__main__":
+    Parallel.runner(n_parallel_workers=1, topology="alone", protocol="tcp", address="127.0.0.1",
+                    ports=[int(sys.argv[1])], node_ids=[1], attach_to=[sys.argv[2]])(main)
+"""
+
+
 def start_python(start, tmp_path, source, *arguments):
     path = tmp_path / "node.py"
     path.write_text(source)
@@ -636,6 +675,19 @@ def test_a_replay_refuses_a_collector_that_does_not_fit(start, tmp_path, protoco
     code, out, err = stranger.end()
     assert code == 0 and f"REFUSED {words}" in out, (out, err)
     # The task of the stranger has ended, and with it everybody's.
+    assert replay.end()[0] == 0, replay
+
+
+def test_an_insert_that_comes_again_counts_once_and_priorities_decide_what_is_drawn(start, tmp_path):
+    ports = free_ports(2)
+    replay = start("--role", "replay", "--node-id", 0, "--port", ports[0], "--run-folder", "run",
+                   "policy.priority=true", "policy.other.replay_buffer.samples_per_insert=0")
+    node = start_python(start, tmp_path, INSISTENT, ports[1], f"127.0.0.1:{ports[0]}")
+    code, out, err = node.end()
+    assert code == 0, (out, err)
+    assert "TOTALS 100 100 200 200 200" in out, out
+    drawn = int(out.split("DRAWN ")[1].split()[0])
+    assert drawn > 48, out  # it has nearly all of the weight
     assert replay.end()[0] == 0, replay
 
 

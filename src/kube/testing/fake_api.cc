@@ -100,7 +100,8 @@ void FakeApi::handle(const http::Request& request, const http::CallOptions& opti
   ++requests_;
   const auto reply = [&](http::Response response) {
     auto timer = std::make_shared<std::unique_ptr<io::Timer>>();
-    *timer = loop_.after(delay(), [handler, call, timer, response = std::move(response)] {
+    const io::Duration late = answers_late ? answers_late(request) : io::Duration(0);
+    *timer = loop_.after(delay() + late, [handler, call, timer, response = std::move(response)] {
       if (*call == nullptr) return;
       handler->on_head({response.status, "", response.headers});
       if (*call != nullptr && !response.body.empty()) handler->on_body(response.body);

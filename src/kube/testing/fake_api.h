@@ -53,6 +53,9 @@ class FakeApi final : public Transport {
   // Sees every request that is handled; may answer in its place.
   std::function<std::optional<http::Response>(const http::Request&)> intercept{};
 
+  // How much later than usual a request that was handled is answered.
+  std::function<io::Duration(const http::Request&)> answers_late{};
+
   std::uint64_t requests() const noexcept { return requests_; }
   // After a change of the store that no request made: the watches learn of it.
   void changed();

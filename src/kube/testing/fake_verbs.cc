@@ -2,6 +2,7 @@
 
 #include "json/patch.h"
 #include "json/selector.h"
+#include "json/strategic.h"
 #include "kube/resource.h"
 #include "kube/time.h"
 
@@ -117,6 +118,27 @@ http::Response FakeVerbs::list(const ApiPath& path) {
   return json_answer(200, answer);
 }
 
+// Nothing when the object is patched. As the real server: custom resources take no strategic patch.
+std::optional<http::Response> FakeVerbs::patch(json::Value& object, std::string_view type,
+                                               const json::Value& body) {
+  const std::string version(object.string_at({"apiVersion"}));
+  const std::string kind(object.string_at({"kind"}));
+  Status applied;
+  if (type == "application/json-patch+json") {
+    applied = json::apply_json_patch(object, body);
+  } else if (type == "application/strategic-merge-patch+json" &&
+             json::has_strategic_schema({version, kind})) {
+    applied = json::apply_strategic_patch(object, {version, kind}, body);
+  } else if (type == "application/merge-patch+json" || type == "application/apply-patch+yaml") {
+    json::apply_merge_patch(object, body);
+  } else {
+    return status_answer(415, "UnsupportedMediaType",
+                         "the body of the request was in an unknown format");
+  }
+  if (applied.ok()) return std::nullopt;
+  return status_answer(422, "Invalid", applied.message());
+}
+
 http::Response FakeVerbs::create(const ApiPath& path, json::Value object) {
   if (object.string_at({"metadata", "namespace"}).empty() && !path.space.empty()) {
     object["metadata"]["namespace"] = path.space;
@@ -139,11 +161,8 @@ http::Response FakeVerbs::change(const http::Request& request, const ApiPath& pa
   json::Value object = before;
   if (request.method != "PATCH") {
     object = body;
-  } else if (request.headers.get("Content-Type") == "application/json-patch+json") {
-    const Status applied = json::apply_json_patch(object, body);
-    if (!applied.ok()) return status_answer(422, "Invalid", applied.message());
-  } else {
-    json::apply_merge_patch(object, body);
+  } else if (auto refused = patch(object, request.headers.get("Content-Type"), body)) {
+    return *std::move(refused);
   }
   const std::string_view version = object.string_at({"metadata", "resourceVersion"});
   if (!version.empty() && version != before.string_at({"metadata", "resourceVersion"})) {

@@ -41,6 +41,8 @@ class FakeVerbs {
  private:
   http::Response list(const ApiPath& path);
   http::Response create(const ApiPath& path, json::Value object);
+  static std::optional<http::Response> patch(json::Value& object, std::string_view type,
+                                             const json::Value& body);
   http::Response change(const http::Request& request, const ApiPath& path, const json::Value& body,
                         const json::Value& before);
   http::Response delete_one(const ApiPath& path, const json::Value& options,

@@ -64,6 +64,22 @@ TEST_F(FakeVerbsTest, AWriteThatRestsOnAnOldVersionIsRefused) {
             "AlreadyExists");
 }
 
+TEST_F(FakeVerbsTest, CustomResourcesTakeNoStrategicPatch) {
+  const std::string strategic = "application/strategic-merge-patch+json";
+  const std::string containers = "{spec: {containers: [{name: b, image: new}]}}";
+  ask("POST", kPods,
+      "{apiVersion: v1, kind: Pod, metadata: {name: a}, "
+      "spec: {containers: [{name: a}, {name: b}]}}");
+  const Answer merged = ask("PATCH", std::string(kPods) + "/a", containers, strategic);
+  EXPECT_EQ(json::print(*merged.body.find_path({"spec", "containers"})),
+            R"([{"name":"a"},{"name":"b","image":"new"}])");
+  ask("POST", job(),
+      "{apiVersion: diengine.opendilab.org/v2alpha1, kind: DIJob, metadata: {name: a}}");
+  EXPECT_EQ(ask("PATCH", job("/a"), "{spec: {x: 1}}", strategic).status, 415);
+  EXPECT_EQ(ask("PATCH", job("/a"), "{spec: {x: 1}}", "application/json").status, 415);
+  EXPECT_EQ(ask("GET", job("/a")).body.find("spec"), nullptr);
+}
+
 TEST_F(FakeVerbsTest, JsonPatchesAreAppliedWholeOrNotAtAll) {
   ask("POST", job(), "{metadata: {name: a}, spec: {x: 1}}");
   const std::string type = "application/json-patch+json";

@@ -59,6 +59,16 @@ TEST_F(VerbsTest, EveryPatchType) {
   auto strategic = patch("a", PatchType::kStrategic, R"({"metadata":{"labels":{"app":"other"}}})");
   ASSERT_TRUE(strategic) << strategic.error().message();
   EXPECT_EQ(strategic->string_at({"metadata", "labels", "app"}), "other");
+  EXPECT_EQ(patch("a", PatchType::kMerge, R"({"metadata":{"finalizers":["divisi.test/a"]}})")
+                ->find_path({"metadata", "finalizers"})
+                ->as_array()
+                ->size(),
+            1u);
+  // A list with a merge key: a merge patch replaces it, a strategic one adds to it.
+  strategic = patch("a", PatchType::kStrategic, R"({"metadata":{"finalizers":["divisi.test/b"]}})");
+  ASSERT_TRUE(strategic) << strategic.error().message();
+  EXPECT_EQ(strategic->find_path({"metadata", "finalizers"})->as_array()->size(), 2u);
+  ASSERT_TRUE(patch("a", PatchType::kMerge, R"({"metadata":{"finalizers":null}})"));
   const std::string apply =
       R"({"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"third":"z"}})";
   const auto refused = patch("a", PatchType::kApply, apply, {.field_manager = "suite"});
