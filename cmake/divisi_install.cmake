@@ -10,14 +10,15 @@ if(TARGET ditask)
   set_target_properties(ditask PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
   install(TARGETS ditask RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+# Those of Kubernetes are installed where they were built: ./run builds the runtime only.
 foreach(program divisi_program di_orchestrator)
   if(TARGET ${program})
-    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
   endif()
 endforeach()
 if(TARGET di_orchestrator)
   set(programs $<TARGET_FILE_DIR:di_orchestrator>)
-  install(FILES ${programs}/di-operator ${programs}/di-server DESTINATION ${CMAKE_INSTALL_BINDIR})  # links
+  install(FILES ${programs}/di-operator ${programs}/di-server DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)  # links
 endif()
 
 install(EXPORT divisi_targets NAMESPACE divisi:: DESTINATION ${package_dir})

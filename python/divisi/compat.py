@@ -82,7 +82,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def ditask() -> Optional[int]:
-    """The command `ditask` as divisi-ding installs it. Where a real DI-engine is installed as well,
+    """The command `ditask` as pip installs it. Where a real DI-engine is installed as well,
     the command is still that one's: pip lets the later of two packages own a script, and nothing
     else of DI-engine changed.
     """

@@ -74,3 +74,7 @@ PLATFORM_PARSERS: Dict[str, Callable[..., Dict[str, Any]]] = {
     "k8s": _parser("k8s"),
 }
 """By name of the platform."""
+
+
+if __name__ == "__main__":
+    main()

@@ -85,8 +85,21 @@ def test_two_workers_of_the_installed_package_meet(installed, tmp_path):
     assert "[node 0] Get msg: Hi" in out.splitlines()
 
 
-def test_the_package_itself_installs_no_command(installed):
+def test_the_package_installs_the_command(installed, tmp_path):
     python, binaries = installed
-    files = run(python, "-m", "pip", "show", "--files", "divisi")
-    assert "bin/ditask" not in files.replace("divisi/_bin/ditask", "")
-    assert (binaries / "ditask").exists(), "it comes with divisi-ding"
+    owned = run(python, "-m", "pip", "show", "--files", "divisi").splitlines()
+    assert any(line.endswith("/bin/ditask") for line in owned)
+    assert "bin/ditask" not in run(python, "-m", "pip", "show", "--files", "divisi-ding")
+    version = run(binaries / "ditask", "--version", cwd=tmp_path)
+    assert version.startswith("ditask (divisi) ")
+    for module in ("divisi", "divisi.launch"):
+        assert run(python, "-m", module, "--version", cwd=tmp_path) == version
+
+
+def test_the_readme_line_of_the_launcher_runs_as_written(installed):
+    _, binaries = installed
+    block = (ROOT / "README.md").read_text().split("## The same in Python")[1]
+    (line,) = [line for line in block.splitlines() if line.startswith("ditask --package examples/greeting_py")]
+    path = f"{binaries}{os.pathsep}{os.environ['PATH']}"
+    out = run("env", f"PATH={path}", "sh", "-c", line, cwd=ROOT)
+    assert "[node 0] " in out

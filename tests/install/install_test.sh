@@ -20,6 +20,15 @@ for program in ditask divisi di-orchestrator di-operator di-server; do
   "$prefix/bin/$program" --help >/dev/null || { echo "does not run: $program"; exit 1; }
 done
 
+# ./run builds the runtime alone: the same installation where the programs of Kubernetes are not there.
+sed -E "s#\"$build/bin/(divisi|di-[a-z]+)\"#\"$build/absent/\1\"#g" "$build/cmake_install.cmake" >"$work/run.cmake"
+(($(grep -c "$build/absent/" "$work/run.cmake") >= 4)) || { echo "install rules have changed: mend this test"; exit 1; }
+cmake -DCMAKE_INSTALL_PREFIX="$work/after_run" -P "$work/run.cmake" >"$work/install.log" ||
+  { echo "cmake --install after ./run:"; cat "$work/install.log"; exit 1; }
+[[ $(ls "$work/after_run/bin") == ditask && -e $work/after_run/lib/libdivisi.so ]] ||
+  { echo "installed after ./run: $(find "$work/after_run" -type f)"; exit 1; }
+"$work/after_run/bin/ditask" --version >/dev/null
+
 cmake -S "$here/outside" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release \
   >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build"
