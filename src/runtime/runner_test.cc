@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <poll.h>
 #include <signal.h>
 #include <sstream>
@@ -478,15 +479,20 @@ class Launcher {
   explicit Launcher(const std::vector<std::string>& arguments) : process_(spawn(arguments)) {}
 
   // The pids that `n` workers print with "up".
+  // Their pids, by node.
   std::vector<int> wait_until_up(int n) {
-    std::vector<int> pids;
-    while (static_cast<int>(pids.size()) < n) {
+    std::map<int, int> pid_of;
+    while (static_cast<int>(pid_of.size()) < n) {
       const std::string line = next_line();
       if (line.empty()) break;
       const std::size_t up = line.find("] up ");
-      if (up != std::string::npos) pids.push_back(std::stoi(line.substr(up + 5)));
+      const std::size_t node = line.find("[node ");
+      if (up == std::string::npos || node == std::string::npos) continue;
+      pid_of[std::stoi(line.substr(node + 6))] = std::stoi(line.substr(up + 5));
     }
-    EXPECT_THAT(pids, SizeIs(n));
+    EXPECT_THAT(pid_of, SizeIs(n));
+    std::vector<int> pids;
+    for (const auto& [node, pid] : pid_of) pids.push_back(pid);
     return pids;
   }
 
@@ -609,8 +615,20 @@ TEST(LauncherTest, A068AKilledWorkerEndsTheRunWithItsNodeAndSignal) {
   const auto pidfds = watch(pids);
   ::kill(pids[1], SIGKILL);
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
-  EXPECT_THAT(launcher.error(),
-              ::testing::ContainsRegex("launcher: node [0-2]: was killed by SIGKILL"));
+  EXPECT_THAT(launcher.error(), HasSubstr("launcher: node 1: was killed by SIGKILL"));
+  expect_all_end(pidfds);
+  EXPECT_THAT(launcher.socket_files(), IsEmpty());
+}
+
+TEST(LauncherTest, A068AKilledWorkerEndsTheRunAlsoOfDeafOnes) {
+  Launcher launcher({"deaf", "3"});
+  const auto pids = launcher.wait_until_up(3);
+  const auto pidfds = watch(pids);
+  const auto began = std::chrono::steady_clock::now();
+  ::kill(pids[2], SIGKILL);
+  EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 20s);  // ten times what is promised
+  EXPECT_THAT(launcher.error(), HasSubstr("launcher: node 2: was killed by SIGKILL"));
   expect_all_end(pidfds);
   EXPECT_THAT(launcher.socket_files(), IsEmpty());
 }

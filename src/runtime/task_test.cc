@@ -4,12 +4,14 @@
 
 #include "base/log.h"
 #include "base/sanitizer.h"
+#include "base/testing/wait_until.h"
 #include "runtime/task_core.h"
 #include "runtime/task_fake_router.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <fcntl.h>
@@ -131,12 +133,16 @@ TEST_F(TaskTest, A002BackwardResumesWhatSuspendedAndEmptiesTheStack) {
 
 TEST_F(TaskTest, A003InAsyncModeForwardSubmitsToThePool) {
   const auto running = task_.start(with_list(true));
-  for (int round = 0; round < 2; ++round) {
-    task_.forward(adds(0));
-    task_.sync();
-    task_.forward(adds(1));
-    task_.sync();
+  std::array<Word, 4> added;
+  for (int i = 0; i < 4; ++i) {
+    Word& word = added[static_cast<std::size_t>(i)];
+    task_.forward([&word, i](ListContext& ctx) {
+      ctx.add(i % 2);
+      word.say();
+    });
+    EXPECT_TRUE(word.comes()) << "nobody has called sync()";
   }
+  task_.sync();
   EXPECT_EQ(pipeline(), (Pipeline{0, 1, 0, 1}));
   task_.renew();
   EXPECT_EQ(task_.ctx().total_step, 1);
@@ -145,6 +151,7 @@ TEST_F(TaskTest, A003InAsyncModeForwardSubmitsToThePool) {
 TEST_F(TaskTest, A004InAsyncModeBackwardIsOneJobThatSyncJoins) {
   Word first_added;
   Word both_submitted;
+  Word second_added;
   const auto running = task_.start(with_list(true));
   task_.forward([&](ListContext& ctx) {
     EXPECT_TRUE(both_submitted.comes());
@@ -156,9 +163,12 @@ TEST_F(TaskTest, A004InAsyncModeBackwardIsOneJobThatSyncJoins) {
   task_.forward([&](ListContext& ctx) {
     EXPECT_TRUE(first_added.comes());
     ctx.add(1);
+    second_added.say();
   });
   both_submitted.say();
-  task_.sync();
+  // Both come to their ends by themselves.
+  EXPECT_TRUE(second_added.comes());
+  testing::wait_until("the first is suspended", [&] { return task_.backward_stack_size() == 1; });
   task_.backward().sync();
   EXPECT_EQ(pipeline(), (Pipeline{0, 1, 0}));
   EXPECT_EQ(task_.backward_stack_size(), 0u);
