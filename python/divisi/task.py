@@ -425,6 +425,7 @@ class Task:
             return
         self._core.ready()
         for i in range(max_step):
+            self._end_iteration()  # of one that failed, or of steps outside of run
             try:
                 for fn in list(self._middleware):
                     self.forward(fn)
@@ -435,6 +436,7 @@ class Task:
             except BaseException:
                 self._discard_suspended()
                 raise
+            self._end_iteration()
             if i == max_step - 1:
                 self.finish = True
             if self.finish:
@@ -455,7 +457,7 @@ class Task:
         lock = _lock_of(wrapped)
         if lock is None:
             slot = next(self._slots)
-            pool.submit(lambda: self._begin(fn, ctx, slot))
+            pool.submit(lambda: self._in_step(slot, lambda: self._begin(fn, ctx, slot)))
             return self
         # The places in the queues for the lock and for a thread go together: nobody waits for the
         # turn of one that starts later.
@@ -464,8 +466,20 @@ class Task:
             turns = {key: turn for key, turn in self._turns.items() if not turn.over()}
             turn = turns[id(lock)] = _Turn(lock, turns.get(id(lock)))
             self._turns = turns
-            pool.submit(lambda: self._begin(lambda ctx: wrapped(ctx, turn), ctx, slot))
+            begin = lambda: self._begin(lambda ctx: wrapped(ctx, turn), ctx, slot)  # noqa: E731
+            pool.submit(lambda: self._in_step(slot, begin))
         return self
+
+    def _in_step(self, slot: int, call: Callable[[], Any]) -> Any:
+        """A wait sees what later steps of its iteration emitted before it, so waits and emits on the
+        pool are known by their step."""
+        if not self.async_mode:
+            return call()
+        outer = self._core.enter_step(slot + 1)
+        try:
+            return call()
+        finally:
+            self._core.enter_step(outer)
 
     def _begin(self, fn: Middleware, ctx: Any, slot: int) -> Any:
         outer = getattr(self._slot, "current", None)
@@ -477,6 +491,10 @@ class Task:
             return suspended
         finally:
             self._slot.current = outer
+
+    def _end_iteration(self) -> None:
+        if self.async_mode:
+            self._core.end_iteration()
 
     def _push(self, generator: Any, lock: Any) -> _Suspended:
         slot = getattr(self._slot, "current", None)
@@ -518,7 +536,7 @@ class Task:
                         return
                     last = max(self._backward_stack.values(), key=lambda entry: entry.order)
                     del self._backward_stack[id(last.generator)]
-                last.resume()
+                self._in_step(last.order[0], last.resume)
 
         if self.async_mode if async_mode is None else async_mode:
             self._pool_for("backward").submit(resume_all)
@@ -769,7 +787,8 @@ class Task:
 
         None after the time-out (or TimeoutError, if it shall not be ignored), when the task fails
         or stops, and with ``wake_on_finish`` when ``finish`` becomes true. The event must come from
-        another thread or process.
+        another thread or process. In async mode it may also have come already in this iteration, from
+        a middleware that stands later in the pipeline.
         """
         self._need("wait_for")
         return self._core.wait_for(event, timeout, wake_on_finish, ignore_timeout_exception)

@@ -156,13 +156,13 @@ Object wait_for(Target& target, std::string_view event, double timeout, bool wak
   const auto capture = std::make_shared<PythonCapture>();
   std::optional<SignalSleeper> sleeper;
   if (SignalSleeper::is_needed()) sleeper.emplace();
-  detail::WaitCall call{event, duration_of(timeout), wake_on_finish, capture,
-                        sleeper ? &*sleeper : nullptr};
-  detail::Waited ended{};
-  {
-    const Unlock unlock;
-    ended = detail::FrontEnd::wait(target, call);
-  }
+  detail::WaitCall call{event,   duration_of(timeout),          wake_on_finish,
+                        capture, sleeper ? &*sleeper : nullptr, {}};
+  // With the lock until the wait is registered: no thread of the program can emit before.
+  std::optional<Unlock> unlock;
+  call.registered = [&] { unlock.emplace(); };
+  const detail::Waited ended = detail::FrontEnd::wait(target, call);
+  unlock.reset();
   if (sleeper && sleeper->raised()) throw PythonError(*sleeper->raised());
   switch (ended) {
     case detail::Waited::kEvent: {

@@ -88,8 +88,9 @@ class SignalSleeper final : public detail::Sleeper {
   std::optional<PythonError> raised_;
 };
 
-// Waits with the lock released; (args, kwargs), None, or a PythonError. `wait` is
-// FrontEnd::wait for a loop or a task; `timeout` in seconds, infinity included.
+// Waits with the lock released, but not before the wait is registered; (args, kwargs), None, or a
+// PythonError. `wait` is FrontEnd::wait for a loop or a task; `timeout` in seconds, infinity
+// included.
 template <class Target>
 Object wait_for(Target& target, std::string_view event, double timeout, bool wake_on_finish,
                 bool ignore_timeout);

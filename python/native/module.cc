@@ -173,6 +173,8 @@ class TaskEvents {
     const Unlock unlock;
     FrontEnd::fail(task());
   }
+  std::uint64_t enter_step(std::uint64_t step) { return FrontEnd::enter_step(task(), step); }
+  void end_iteration() { FrontEnd::end_iteration(task()); }
   void raise_stored() { FrontEnd::raise_stored(task()); }
   void ready() {
     const Unlock unlock;
@@ -593,6 +595,8 @@ NB_MODULE(_native, m) {
       .def("start", &TaskEvents::start)
       .def("stop", &TaskEvents::stop)
       .def("fail", &TaskEvents::fail)
+      .def("enter_step", &TaskEvents::enter_step)
+      .def("end_iteration", &TaskEvents::end_iteration)
       .def("raise_stored", &TaskEvents::raise_stored)
       .def("ready", &TaskEvents::ready)
       .def("on", &TaskEvents::on, any, any, nb::arg())

@@ -106,21 +106,43 @@ def test_A035_all_greetings_are_there_after_the_block(task):
 
 def test_A036_wait_for_in_async_mode(task):
     results = []
-
-    def s1(ctx):
-        results.append(task.wait_for("Greeting"))
-
-    def s2(ctx):
-        while not task.listened("Greeting"):  # the event must come while s1 waits
-            time.sleep(0)
-        task.emit("Greeting", "Hi")
-
     with task.start(async_mode=True, n_async_workers=2):
-        task.use(s1)
-        task.use(s2)
+        task.use(lambda ctx: results.append(task.wait_for("Greeting")))
+        task.use(lambda ctx: task.emit("Greeting", "Hi"))
         task.run(max_step=10)
     assert [result[0][0] for result in results] == ["Hi"] * 10
     assert all(result[1] == {} for result in results)
+
+
+def test_A036_a_wait_takes_what_a_later_middleware_emitted_before_it(task):
+    heard, waited = [], []
+    emitted = [threading.Event() for _ in range(3)]
+
+    def waits(ctx):
+        assert emitted[ctx.total_step].wait(SOON)
+        for _ in range(2):
+            waited.append(task.wait_for("number", timeout=SOON)[0][0])
+        yield
+        assert task.wait_for("back", timeout=SOON) is not None
+
+    def emits(ctx):
+        task.emit("number", 2 * ctx.total_step)
+        task.emit("number", 2 * ctx.total_step + 1)
+        task.once("settled", emitted[ctx.total_step].set)
+        task.emit("settled")
+        yield
+        came_back = threading.Event()
+        task.once("back", came_back.set)
+        task.emit("back")
+        assert came_back.wait(SOON)
+
+    with task.start(async_mode=True, n_async_workers=2):
+        task.on("number", heard.append)
+        task.use(waits)
+        task.use(emits)
+        task.run(max_step=3)
+    assert waited == [0, 1, 2, 3, 4, 5]
+    assert heard == waited
 
 
 def test_A037_a_time_out_that_is_not_ignored_raises(task):

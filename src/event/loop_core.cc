@@ -40,6 +40,8 @@ std::string error_text(const std::exception_ptr& error) noexcept {
 
 }  // namespace
 
+thread_local constinit std::uint64_t LoopCore::step_of_trigger = 0;
+
 // Runs the events of a batch on the strand that delivers it.
 class LoopCore::Sink final : public Dispatcher {
  public:
@@ -117,36 +119,52 @@ class LoopCore::Router final : public Dispatcher {
 class LoopCore::UnknownTrigger final : public Batch {
  public:
   UnknownTrigger(LoopCore& core, std::string_view event, Emission& emission, void* stored)
-      : core_(core),
-        event_(event),
-        ops_(*emission.ops),
-        stored_(::operator new(ops_.size)),
-        kwargs_(std::move(emission.kwargs)) {
-    ops_.move(stored_, stored);
-  }
-  ~UnknownTrigger() override {
-    ops_.destroy(stored_);
-    ::operator delete(stored_);
-  }
-  UnknownTrigger(const UnknownTrigger&) = delete;
-  UnknownTrigger& operator=(const UnknownTrigger&) = delete;
+      : core_(core), call_(event, emission, stored, 0) {}
 
   void deliver(Dispatcher&) noexcept override {
-    EventEntry* entry = nullptr;
-    {
-      const ReadSection reading;
-      entry = core_.table_.find(event_, EventTable::hash(event_));
-    }
+    EventEntry* const entry = core_.find(call_.event);
     HeldListeners held;
-    if (entry != nullptr) core_.run_stored(*entry, ops_, stored_, kwargs_.get(), held);
+    if (entry != nullptr) {
+      core_.run_stored(*entry, call_.ops, call_.stored, call_.kwargs.get(), held);
+    }
   }
 
  private:
   LoopCore& core_;
-  const std::string event_;
-  const StoredOps& ops_;
-  void* const stored_;
-  const std::unique_ptr<Kwargs> kwargs_;
+  StoredCall call_;
+};
+
+// A trigger of a step: a wait may look at its arguments while other listeners run.
+class LoopCore::ChainTrigger final : public Batch {
+ public:
+  ChainTrigger(LoopCore& core, std::shared_ptr<const StoredCall> call)
+      : core_(core), call_(std::move(call)) {}
+
+  void deliver(Dispatcher&) noexcept override {
+    core_.chain_.keep(call_);
+    EventEntry* const entry = core_.find(call_->event);
+    HeldListeners held;
+    const ListenerList* const list = entry != nullptr ? held.hold(*entry) : nullptr;
+    if (list == nullptr) return;
+    ArgRef refs[divisi::detail::kMaxArguments];
+    call_->refer(refs);
+    const LocalCall call{{refs, call_->ops.count}, call_->kwargs.get()};
+    const std::uint64_t outer = std::exchange(step_of_trigger, call_->step);
+    for (const auto& listener : list->items) {
+      if (listener->runs_inline) continue;  // has run in emit()
+      // What cannot be packed is of no use to a wait, and may have no copy.
+      if (listener == list->items.back()) {
+        for (ArgRef& ref : std::span(refs, call_->ops.count))
+          ref.movable = ref.ops->pack == nullptr;
+      }
+      core_.run_one(*listener, *entry, call);
+    }
+    step_of_trigger = outer;
+  }
+
+ private:
+  LoopCore& core_;
+  const std::shared_ptr<const StoredCall> call_;
 };
 
 std::shared_ptr<LoopCore> LoopCore::create(std::string name, EventLoopOptions options) {
@@ -198,6 +216,12 @@ void LoopCore::remove_function(std::string_view pattern, const void* function) {
   table_.remove(pattern, same, true);
 }
 
+// The entry stays while a strand runs (EventTable::forget_unused).
+EventEntry* LoopCore::find(std::string_view event) const {
+  const ReadSection reading;
+  return table_.find(event, EventTable::hash(event));
+}
+
 bool LoopCore::listened(std::string_view event) const {
   const ReadSection reading;
   const EventEntry* entry = table_.find(event, EventTable::hash(event));
@@ -226,7 +250,9 @@ void LoopCore::emit(std::string_view event, Emission& emission) {
   const ReadSection reading;
   EventEntry* entry = table_.find(event, hash);
   const ListenerList* list = entry != nullptr ? entry->listeners.load() : nullptr;
-  if (list != nullptr && list->any_inline) run_inline(*entry, *list, emission);
+  if (list != nullptr && list->any_inline) {
+    run_inline(*entry, *list, emission, !list->any_queued);
+  }
   if (list != nullptr && !list->any_queued) return;
   if (list == nullptr) {
     check_name(event);
@@ -239,14 +265,30 @@ void LoopCore::emit(std::string_view event, Emission& emission) {
   }
 }
 
-void LoopCore::run_inline(EventEntry& entry, const ListenerList& list, Emission& emission) {
+void LoopCore::emit(std::string_view event, Emission& emission, std::uint64_t step) {
+  errors_.raise();
+  if (stopped_.load(std::memory_order_relaxed)) return;
+  check_name(event);
+  const std::size_t hash = EventTable::hash(event);
+  {
+    const ReadSection reading;
+    EventEntry* const entry = table_.find(event, hash);
+    const ListenerList* const list = entry != nullptr ? entry->listeners.load() : nullptr;
+    if (list != nullptr && list->any_inline) run_inline(*entry, *list, emission, false);
+  }
+  auto call = std::make_shared<const StoredCall>(event, emission, emission.store(), step);
+  strand_of(hash).post_and_wake(std::make_unique<ChainTrigger>(*this, std::move(call)));
+}
+
+void LoopCore::run_inline(EventEntry& entry, const ListenerList& list, Emission& emission,
+                          bool may_move) {
   ArgRef refs[divisi::detail::kMaxArguments];
   const std::size_t count = emission.ops->count;
   emission.borrow(refs, false);
   const LocalCall call{{refs, count}, emission.kwargs.get()};
   for (const auto& listener : list.items) {
     if (!listener->runs_inline) continue;
-    if (!list.any_queued && listener == list.items.back()) emission.borrow(refs, true);
+    if (may_move && listener == list.items.back()) emission.borrow(refs, true);
     run_one(*listener, entry, call);
   }
 }
@@ -390,6 +432,7 @@ Status LoopCore::stop() {
   }
   table_.clear();
   early_.clear();
+  chain_.clear();
   for (auto& strand : strands_) strand->end_and_join();
   if (quiet || !is_first) return {};
   return make_status(

@@ -11,6 +11,7 @@
 #include "divisi/detail/waiting.h"
 #include "divisi/event.h"
 #include "divisi/payload.h"
+#include "event/chain_events.h"
 #include "event/early_events.h"
 #include "event/error_slot.h"
 #include "event/event_table.h"
@@ -57,6 +58,9 @@ struct WaitSpec {
   // into Args, the thread sleeps until it is woken.
   std::shared_ptr<divisi::detail::Capture> capture = {};
   divisi::detail::Sleeper* sleeper = nullptr;
+  std::function<void()> registered = {};  // called once, when no event is missed any more
+  // The step of an async iteration that waits (chain_events.h); 0: none.
+  std::uint64_t step = 0;
 };
 
 struct WaitResult {
@@ -94,6 +98,10 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   void note_emit() const noexcept { early_.note_emit(); }
   // Throws the stored error. Ignored once stopped.
   void emit(std::string_view event, divisi::detail::Emission& emission);
+  // The same from a step of an async iteration: kept for the waits of earlier steps until
+  // end_iteration().
+  void emit(std::string_view event, divisi::detail::Emission& emission, std::uint64_t step);
+  void end_iteration() { chain_.clear(); }
 
   // Queues a batch. True: the strand was idle and nobody was woken, so the caller must call
   // drain_here() or wake() next. False: whoever runs the strand will come to it, or the loop is
@@ -145,17 +153,22 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   class ForwardedEvent;
   class LastBatch;
   class UnknownTrigger;
+  class ChainTrigger;
   struct Waiter;
   class WaitListener;
 
   Strand& strand_of(std::size_t hash) noexcept;
-  void run_inline(EventEntry& entry, const ListenerList& list, divisi::detail::Emission& emission);
+  void run_inline(EventEntry& entry, const ListenerList& list, divisi::detail::Emission& emission,
+                  bool may_move);
   void run_stored(EventEntry& entry, const divisi::detail::StoredOps& ops, void* stored,
                   const Kwargs* kwargs, HeldListeners& held) noexcept;
   template <class Call>
   void run_one(Listener& listener, EventEntry& entry, const Call& call) noexcept;
   void stop_from_inside();
+  EventEntry* find(std::string_view event) const;
   static void end_wait(Waiter& waiter, WakeReason reason);
+
+  static thread_local std::uint64_t step_of_trigger;  // that the thread runs; 0: of no step
 
   // Constant after construction.
   const std::string name_;
@@ -165,6 +178,7 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   EventTable table_;
   Unheard unheard_;
   EarlyEvents early_{unheard_};
+  ChainEvents chain_;
   ErrorSlot errors_;
   // The vector is constant. One strand, or one that spreads batches and then one for each thread.
   std::vector<std::unique_ptr<Strand>> strands_;

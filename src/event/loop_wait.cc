@@ -3,6 +3,7 @@
 #include "event/loop_core.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <utility>
 
@@ -19,6 +20,9 @@ struct LoopCore::Waiter {
   bool wake_on_finish = false;
   std::shared_ptr<divisi::detail::Capture> capture;
   divisi::detail::Sleeper* sleeper = nullptr;
+  std::uint64_t step = 0;
+
+  std::atomic<bool> taken{false};  // whoever sets it gives the event
 
   void finish(WaitResult with) {
     const std::lock_guard lock(mutex);
@@ -35,18 +39,53 @@ struct LoopCore::Waiter {
 
 class LoopCore::WaitListener final : public Listener {
  public:
-  explicit WaitListener(std::shared_ptr<Waiter> waiter) : waiter_(std::move(waiter)) {
-    once = true;
+  WaitListener(LoopCore& core, std::string_view event, std::shared_ptr<Waiter> waiter)
+      : core_(core), event_(event), waiter_(std::move(waiter)) {
+    once = waiter_->step == 0;
   }
 
   void call(const divisi::detail::LocalCall& call) override {
-    finish(call, [&] { return divisi::detail::local_args(call); });
+    if (waiter_->step == 0 || step_of_trigger <= waiter_->step) {
+      if (begin()) finish(call, [&] { return divisi::detail::local_args(call); });
+    } else if (const auto kept = core_.chain_.take(event_, waiter_->step, waiter_->taken)) {
+      // Not always this one: an older one may have come just before the wait was registered.
+      remove();
+      finish_kept(*kept);
+    }
   }
   void call(const PayloadView& payload) override {
-    finish(payload, [&] { return unpack_any(payload); });
+    if (begin()) finish(payload, [&] { return unpack_any(payload); });
+  }
+
+  // What a later step emitted before the wait; false if there is none.
+  bool take_kept() {
+    const auto kept = core_.chain_.take(event_, waiter_->step, waiter_->taken);
+    if (kept == nullptr) return false;
+    remove();
+    finish_kept(*kept);
+    rest();
+    return true;
   }
 
  private:
+  bool begin() {
+    if (waiter_->taken.exchange(true)) return false;
+    remove();
+    return true;
+  }
+  // Before the waiting thread goes on: what comes from here on is not for this wait. (The loop
+  // removes listeners that are `once` itself.)
+  void remove() {
+    if (!once) core_.table_.remove_exact(event_, id);
+  }
+
+  void finish_kept(const StoredCall& kept) {
+    divisi::detail::ArgRef refs[divisi::detail::kMaxArguments];
+    kept.refer(refs);
+    const divisi::detail::LocalCall call{{refs, kept.ops.count}, kept.kwargs.get()};
+    finish(call, [&] { return divisi::detail::local_args(call); });
+  }
+
   // What is wrong with the arguments is the waiter's business, not the loop's.
   template <class Call, class Make>
   void finish(const Call& call, Make make) {
@@ -63,6 +102,8 @@ class LoopCore::WaitListener final : public Listener {
     waiter_->finish(std::move(result));
   }
 
+  LoopCore& core_;
+  const std::string event_;
   const std::shared_ptr<Waiter> waiter_;
 };
 
@@ -77,8 +118,10 @@ WaitResult LoopCore::wait(std::string_view event, const WaitSpec& spec) {
   waiter->wake_on_finish = spec.wake_on_finish;
   waiter->capture = spec.capture;
   waiter->sleeper = spec.sleeper;
+  waiter->step = spec.step;
   // To remove it by its number: it may be gone before, and another one be where it was.
-  const ListenerId registered = add(event, std::make_unique<WaitListener>(waiter));
+  const ListenerId registered = add(event, std::make_unique<WaitListener>(*this, event, waiter));
+  if (spec.registered) spec.registered();
   {
     const std::lock_guard lock(waiters_mutex_);
     waiters_.push_back(waiter);
@@ -91,9 +134,13 @@ WaitResult LoopCore::wait(std::string_view event, const WaitSpec& spec) {
   } else if (spec.already) {
     if (const auto reason = spec.already()) end_wait(*waiter, *reason);
   }
-  if (const auto answer = early_.take(event)) {
-    WaitListener(waiter).call(answer->view());
-    rest();
+  WaitListener here(*this, event, waiter);
+  here.id = registered;
+  if (spec.step == 0 || !here.take_kept()) {
+    if (const auto answer = early_.take(event)) {
+      here.call(answer->view());
+      rest();
+    }
   }
   {
     const std::stop_callback cancel(spec.stop, [&] { end_wait(*waiter, WakeReason::kCancelled); });

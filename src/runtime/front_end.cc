@@ -20,6 +20,7 @@ event::WaitSpec wait_spec(const WaitCall& call) {
   spec.wake_on_finish = call.wake_on_finish;
   spec.capture = call.capture;
   spec.sleeper = call.sleeper;
+  spec.registered = call.registered;
   return spec;
 }
 
@@ -67,6 +68,15 @@ void FrontEnd::fail(Task& task) {
   if (const auto session = task.core_->latest()) {
     session->fail(std::make_exception_ptr(Error(Code::kCancelled, "a step of the task failed")));
   }
+}
+
+std::uint64_t FrontEnd::enter_step(Task& task, std::uint64_t step) {
+  const auto session = task.core_->latest();
+  return session == nullptr ? 0 : session->enter_step(step);
+}
+
+void FrontEnd::end_iteration(Task& task) {
+  if (const auto session = task.core_->latest()) session->loop.core()->end_iteration();
 }
 
 void FrontEnd::raise_stored(Task& task) {

@@ -1,6 +1,7 @@
 #include "divisi/task.h"
 
 #include "base/log.h"
+#include "event/loop_core.h"
 #include "runtime/task_core.h"
 
 #include <fmt/format.h>
@@ -300,7 +301,12 @@ void Task::Emitting::refuse() const {
 }
 
 void Task::Emitting::deliver(detail::Emission& emission) {
-  session_->loop.emit_erased(event_, emission);
+  event::LoopCore& loop = *session_->loop.core();
+  if (const std::uint64_t step = session_->step(); step != 0) {
+    loop.emit(event_, emission, step);
+  } else {
+    loop.emit(event_, emission);
+  }
 }
 
 ListenerId Task::listen(std::string_view event, std::unique_ptr<detail::Listener> listener,

@@ -176,6 +176,7 @@ void Session::unsubscribe_unheard(std::string_view pattern) {
 
 event::WaitResult Session::wait(std::string_view event, event::WaitSpec spec) {
   using event::WakeReason;
+  spec.step = step();
   spec.already = [&]() -> std::optional<WakeReason> {
     // Subscribed from here on until off() or stop, or until many other names came after it, not
     // only while somebody waits: a peer's answer between two waits would otherwise race with the

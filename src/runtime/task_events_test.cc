@@ -121,13 +121,75 @@ TEST_F(TaskEventsTest, A036WaitForGetsTheArgumentsFromAnotherMiddleware) {
       ASSERT_TRUE(args.has_value());
       results.push_back((*args)[0].as<std::string>());
     });
-    task_.use([&](Context&) {
-      wait_for_listener("Greeting");
-      task_.emit("Greeting", "Hi");
-    });
+    task_.use([&](Context&) { task_.emit("Greeting", "Hi"); });
     task_.run(10);
   });
   EXPECT_EQ(results, std::vector<std::string>(10, "Hi"));
+}
+
+TEST_F(TaskEventsTest, A036AWaitTakesWhatALaterMiddlewareEmittedBeforeIt) {
+  std::vector<int> heard;
+  std::vector<int> waited;
+  task_.with({.async_mode = true, .n_async_workers = 2}, [&] {
+    task_.on("number", [&](int number) { heard.push_back(number); });
+    std::atomic<int> emitted{0};
+    task_.use([&](Context& ctx) {
+      wait_until("the event has come", [&] { return emitted == ctx.total_step + 1; });
+      for (int i = 0; i < 2; ++i) {
+        const std::optional<Args> args = task_.wait_for("number", {.timeout = 30s});
+        ASSERT_TRUE(args.has_value());
+        waited.push_back((*args)[0].as<int>());
+      }
+      suspend();
+      EXPECT_TRUE(task_.wait_for("back", {.timeout = 30s}).has_value());
+    });
+    task_.use([&](Context& ctx) {
+      task_.emit("number", static_cast<int>(2 * ctx.total_step));
+      task_.emit("number", static_cast<int>(2 * ctx.total_step + 1));
+      settle();
+      ++emitted;
+      suspend();
+      task_.emit("back");
+      settle();
+    });
+    task_.run(3);
+  });
+  EXPECT_EQ(waited, (std::vector<int>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(heard, waited);
+}
+
+TEST_F(TaskEventsTest, AWaitDoesNotSeeEarlierIterationsOrEarlierMiddleware) {
+  task_.with({.async_mode = true, .n_async_workers = 3}, [&] {
+    std::promise<void> emitted;
+    task_.use([&](Context& ctx) {
+      if (ctx.total_step > 0) return;
+      task_.emit("first");
+      settle();
+      emitted.set_value();
+    });
+    task_.use([&](Context& ctx) {
+      if (ctx.total_step == 0) {
+        emitted.get_future().wait();
+        EXPECT_FALSE(task_.wait_for("first", {.timeout = 20ms}).has_value());
+      } else {
+        EXPECT_FALSE(task_.wait_for("last", {.timeout = 20ms}).has_value());
+      }
+    });
+    task_.use([&](Context& ctx) {
+      if (ctx.total_step == 0) task_.emit("last");
+    });
+    task_.run(2);
+  });
+}
+
+TEST_F(TaskEventsTest, AnArgumentWithoutACopyReachesItsListenerInAsyncModeToo) {
+  int seen = 0;
+  task_.with({.async_mode = true}, [&] {
+    task_.on("owned", [&](std::unique_ptr<int> owned) { seen = *owned; });
+    task_.use([&](Context&) { task_.emit("owned", std::make_unique<int>(4)); });
+    task_.run(1);
+  });
+  EXPECT_EQ(seen, 4);
 }
 
 TEST_F(TaskEventsTest, A037ATimeoutThatIsNotIgnoredLeavesRun) {

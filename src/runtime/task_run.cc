@@ -13,11 +13,15 @@ namespace {
 
 // The top-level call that the calling thread runs; 0 outside. Read and written out of line only,
 // because a middleware may go on on another thread.
-thread_local std::uint64_t slot_of_thread = 0;
-[[gnu::noinline]] std::uint64_t current_slot() noexcept {
+struct Slot {
+  const Session* session = nullptr;
+  std::uint64_t number = 0;
+};
+thread_local Slot slot_of_thread;
+[[gnu::noinline]] Slot current_slot() noexcept {
   return slot_of_thread;
 }
-[[gnu::noinline]] void set_current_slot(std::uint64_t slot) noexcept {
+[[gnu::noinline]] void set_current_slot(Slot slot) noexcept {
   slot_of_thread = slot;
 }
 
@@ -34,16 +38,27 @@ class PoolClosed : public UsageError {
 // whatever suspends inside it is sorted under that number.
 class Session::SlotScope {
  public:
-  explicit SlotScope(std::uint64_t slot) noexcept : outer_(current_slot()) {
-    set_current_slot(slot);
+  SlotScope(const Session& session, std::uint64_t slot) noexcept : outer_(current_slot()) {
+    set_current_slot({&session, slot});
   }
   ~SlotScope() { set_current_slot(outer_); }
   SlotScope(const SlotScope&) = delete;
   SlotScope& operator=(const SlotScope&) = delete;
 
  private:
-  const std::uint64_t outer_;
+  const Slot outer_;
 };
+
+std::uint64_t Session::step() const noexcept {
+  const Slot slot = current_slot();
+  return options.async_mode && slot.session == this ? slot.number : 0;
+}
+
+std::uint64_t Session::enter_step(std::uint64_t step) noexcept {
+  const Slot outer = current_slot();
+  set_current_slot({this, step});
+  return outer.session == this ? outer.number : 0;
+}
 
 // Holds the mutex of a middleware while one of its parts runs. Jobs of the pool take theirs in the
 // order of their submission: of two middleware under one mutex the first registered runs first,
@@ -111,7 +126,8 @@ std::size_t Session::backward_stack_size() const {
 }
 
 Back Session::forward(Middleware fn, std::shared_ptr<Context> ctx, Lock lock, std::uint64_t turn) {
-  std::uint64_t slot = current_slot();
+  const Slot current = current_slot();
+  std::uint64_t slot = current.session == this ? current.number : 0;
   if (slot == 0) {
     const std::lock_guard guard(mutex_);
     slot = ++next_slot_;
@@ -120,7 +136,7 @@ Back Session::forward(Middleware fn, std::shared_ptr<Context> ctx, Lock lock, st
   auto suspended = std::make_shared<Suspended>(
       Suspended{slot, std::move(ctx), std::move(lock), MiddlewareCall(std::move(fn), context)});
   {
-    const SlotScope scope(slot);
+    const SlotScope scope(*this, slot);
     const LockHold hold(*this, suspended->lock, turn);
     if (!suspended->call.forward()) return {};
   }
@@ -143,12 +159,13 @@ void Session::forward_on_pool(Middleware fn, std::shared_ptr<Context> ctx, Lock 
   }
   submit([self = shared_from_this(), slot, fn = std::move(fn), ctx = std::move(ctx),
           lock = std::move(lock)] {
-    const SlotScope scope(slot);
+    const SlotScope scope(*self, slot);
     self->forward(fn, ctx, lock, slot);
   });
 }
 
 void Session::resume(Suspended& suspended) {
+  const SlotScope scope(*this, suspended.slot);
   const LockHold hold(*this, suspended.lock);
   suspended.call.backward();
 }
@@ -230,6 +247,8 @@ void Session::sync() {
 }
 
 void Session::iterate() {
+  if (options.async_mode)
+    loop.core()->end_iteration();  // of one that failed, or of steps outside of run()
   for (std::size_t i = 0;; ++i) {
     std::optional<Registered> next = middleware_at(i);
     if (!next) break;
@@ -243,6 +262,7 @@ void Session::iterate() {
   if (stopping.load()) return;  // what was suspended is gone
   backward(options.async_mode);
   sync();
+  if (options.async_mode) loop.core()->end_iteration();
 }
 
 void Session::run(std::int64_t max_step) {

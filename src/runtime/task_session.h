@@ -77,6 +77,10 @@ class Session : public std::enable_shared_from_this<Session> {
   void fail(std::exception_ptr failure);
   void run_parallel(const std::vector<Middleware>& parts, Context& ctx);
   void allow_pool();
+  // The step of an async iteration that the calling thread runs; 0: none.
+  std::uint64_t step() const noexcept;
+  // For a front end with a pipeline of its own: gives the step before.
+  std::uint64_t enter_step(std::uint64_t step) noexcept;
 
   // The shared pointer of `ctx` if it is the current context, else one that owns nothing.
   std::shared_ptr<Context> share(Context& ctx) const;

@@ -50,6 +50,7 @@ struct WaitCall {
   bool wake_on_finish = false;
   std::shared_ptr<Capture> capture;
   Sleeper* sleeper = nullptr;
+  std::function<void()> registered;  // called once, when no event is missed any more
 };
 
 // What a worker's main threw, in the words of its language: what() is all there is to say.
@@ -98,6 +99,10 @@ class DIVISI_API FrontEnd {
   static void stop(Task& task, bool failed);
   // A step failed: waits end, and those that begin later return at once.
   static void fail(Task& task);
+  // The calling thread runs that step of an async iteration (numbers rise, 0 is none); gives the
+  // step before. A wait takes what later steps of its iteration emitted before it.
+  static std::uint64_t enter_step(Task& task, std::uint64_t step);
+  static void end_iteration(Task& task);
   static void raise_stored(Task& task);
   static void ready(Task& task);
   static ListenerId listen(Task& task, std::string_view event, std::unique_ptr<Listener> listener,
