@@ -11,12 +11,21 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Callable, Deque, Dict, Iterable, List, Optional, Set
 
+from ._payloads import Notice
+
 if TYPE_CHECKING:
-    from .supervisor import RecvPayload, SendPayload
+    from ._payloads import RecvPayload, SendPayload
 
 # A leader that was woken to leave is back within microseconds. More than this means that the call to close came out of
 # a signal handler of the very thread that leads: it cannot leave before the handler ends.
 _LEADER_LEAVES_S = 1.0
+
+
+def _closed_meanwhile() -> BaseException:
+    """For a call that waited when the supervisor was shut down. In a thread of the program there is usually nobody to
+    catch an error, and nothing is wrong: SystemExit ends that thread without a traceback, and only that thread."""
+    text = "the supervisor was shut down"
+    return RuntimeError(text) if threading.current_thread() is threading.main_thread() else SystemExit(text)
 
 
 class Channel:
@@ -57,8 +66,8 @@ class Inbox:
     """Sorts replies. Every method may be called from any thread.
 
     A request is pending from `expect` until a reply with its id has been sorted. `give_up` says that nobody wants that
-    reply any more: it is dropped when it comes, so it cannot turn up in an unrelated call. A reply without an id is a
-    notice: a child ended while it had nothing to do.
+    reply any more: it is dropped when it comes, so it cannot turn up in an unrelated call. A notice answers nothing: a
+    child ended while it had nothing to do.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -107,7 +116,7 @@ class Inbox:
             self._notices = deque(notice for notice in self._notices if notice.proc_id != proc_id)
 
     def close(self) -> None:
-        """Every call that waits raises RuntimeError; the channel is freed."""
+        """Every call that waits ends (`_closed_meanwhile`); the channel is freed."""
         with self._changed:
             self._closed = True
             self._tell()
@@ -125,7 +134,7 @@ class Inbox:
                 if found is not None:
                     return found
                 if self._closed:
-                    raise RuntimeError("the supervisor was shut down")
+                    raise _closed_meanwhile()
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 if looked and left == 0.0:
                     raise queue.Empty
@@ -179,7 +188,7 @@ class Inbox:
         return unknown
 
     def _sort(self, reply: RecvPayload) -> None:
-        if not reply.req_id:
+        if isinstance(reply, Notice) or reply.req_id is None:
             self._notices.append(reply)
             return
         self._pending.pop(reply.req_id, None)

@@ -41,7 +41,7 @@ class SendPayload:
     proc_id: int
     """The child, from 0."""
     req_id: str = field(default_factory=new_req_id)
-    """Unique; the reply has the same."""
+    """Unique; the reply has the same. Anything that can be the key of a dict will do."""
     method: Union[str, ReserveMethod, None] = None
     """A method of the child's object, or of the child itself."""
     args: Iterable[Any] = field(default_factory=list)
@@ -69,6 +69,10 @@ class RecvPayload:
     """What it raised, or None."""
     extra: Any = None
     """For the `shm_callback`: what it has moved out of `data`."""
+
+
+class Notice(RecvPayload):
+    """Answers no request: the child ended while it had none."""
 
 
 class WorkerLost(RuntimeError):

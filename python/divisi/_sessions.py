@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ._inbox import Channel, Inbox
-from ._payloads import RecvPayload, ReserveMethod, SendPayload, WorkerLost, failure
+from ._payloads import Notice, RecvPayload, ReserveMethod, SendPayload, WorkerLost, failure
 
 log = logging.getLogger("divisi.supervisor")
 
@@ -126,7 +126,7 @@ class Session:
         if not replies:
             error = WorkerLost(text)
             error.__cause__ = cause
-            replies.append(RecvPayload(self.worker.proc_id, err=error))
+            replies.append(Notice(self.worker.proc_id, err=error))
         return replies
 
 

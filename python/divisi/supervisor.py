@@ -189,7 +189,8 @@ class Supervisor:
         """The next reply of any child, in order of arrival.
 
         Raises the child's exception, unless errors are ignored: then it is in `err`. Raises queue.Empty after the
-        timeout, RuntimeError when not running or shut down meanwhile.
+        timeout, RuntimeError when not running. When the supervisor is shut down meanwhile: RuntimeError in the main
+        thread; in any other SystemExit, which ends that thread quietly.
         """
         reply = self._live_inbox().next(timeout)
         if reply.err is not None and not ignore_err:
@@ -217,7 +218,7 @@ class Supervisor:
         try:
             while remaining:
                 for reply in arrived or _next(claim, remaining, ignore_err, timeout):
-                    req_id = reply.req_id or ""
+                    req_id: Any = reply.req_id
                     if remaining.pop(req_id, None) is None:
                         continue  # the callback has taken it out
                     if req_id in asked:
@@ -311,7 +312,7 @@ def _next(claim: Claim, remaining: Dict[str, SendPayload], ignore_err: bool,
     try:
         return [claim.next(timeout)]
     except queue.Empty:
-        text = f"no reply within {timeout} s to {len(remaining)} requests: {', '.join(remaining)}"
+        text = f"no reply within {timeout} s to {len(remaining)} requests: {', '.join(map(str, remaining))}"
         if not ignore_err:
             raise TimeoutError(text) from None
         log.warning(text)

@@ -176,6 +176,13 @@ class Waiter(threading.Thread):
         return self
 
 
+def until(condition):
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 # ---- acceptance
 
 
@@ -524,11 +531,54 @@ def test_what_was_answered_before_a_restart_stays(start):
 
 
 @BOTH
+def test_a_thread_that_waits_at_a_shutdown_ends_without_a_word(start, type_, monkeypatch):
+    supervisor = start(type_, Env)
+    inbox, said = supervisor._inbox, []
+    # Called as threading itself would; SystemExit alone is passed over there.
+    monkeypatch.setattr(threading, "excepthook", lambda what: said.append(what.exc_type))
+    waiter = threading.Thread(target=supervisor.recv, daemon=True)
+    waiter.start()
+    until(lambda: inbox._led)
+    supervisor.shutdown()
+    waiter.join(DEADLINE_S)
+    assert not waiter.is_alive()
+    assert said in ([], [SystemExit])
+
+
+def test_a_shutdown_ends_the_call_of_the_main_thread_with_an_error(start):
+    supervisor = start(ChildType.THREAD, Env)
+    inbox = supervisor._inbox
+
+    def shut_down():
+        until(lambda: inbox._led)
+        supervisor.shutdown()
+
+    ender = Waiter(shut_down)
+    with pytest.raises(RuntimeError, match="shut down"):
+        supervisor.recv(timeout=DEADLINE_S)
+    ender.done()
+
+
+@BOTH
+@pytest.mark.parametrize("req_id", [0, "", False, b"", 7])
+def test_a_reply_comes_whatever_the_id_of_its_request(start, type_, req_id):
+    supervisor = start(type_, Env)
+    payload = SendPayload(proc_id=0, req_id=req_id, method="step", args=[1])
+    supervisor.send(payload)
+    reply = supervisor.recv(timeout=DEADLINE_S)
+    assert (reply.req_id, reply.data) == (req_id, 1)
+    supervisor.send(payload)
+    assert [reply.data for reply in supervisor.recv_all([payload], timeout=DEADLINE_S)] == [2]
+
+
+@BOTH
 def test_a_shutdown_ends_calls_that_wait(start, type_):
     supervisor = start(type_, Env)
+    inbox = supervisor._inbox
     waiter = Waiter(supervisor.recv)
+    until(lambda: inbox._led)
     supervisor.shutdown()
-    assert isinstance(waiter.done().error, RuntimeError)
+    assert isinstance(waiter.done().error, SystemExit)
     supervisor.shutdown()
     supervisor.start_link()
     supervisor.start_link()
