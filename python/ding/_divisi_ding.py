@@ -1,22 +1,29 @@
-"""The last place where `import ding` looks.
+"""Where `import ding` leads to when there is no DI-engine.
 
 divisi-ding installs no folder `ding`: a real DI-engine owns that one, and pip would mix the two
-without a word. The package is part of divisi, and this finder, behind all others, leads to it. So a
-`ding` that is anywhere on the search path is found first and this does nothing. It costs nothing at
-start, and one comparison for an import that fails.
+without a word. The package is part of divisi, and this finder leads to it. A package `ding` that is
+anywhere on the search path goes before; a bare folder of that name, which Python would take for a
+namespace package, does not. It costs nothing at start, and one comparison for an import.
 """
 
 import sys
 
 
-class _Last:
+class _Ding:
     """Finds `ding` and nothing else."""
 
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        """The package inside divisi."""
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        """Another package of that name, or the one inside divisi."""
         if name != "ding":
             return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is cls or find is None:
+                continue
+            spec = find(name, path, target)
+            if spec is not None and spec.origin:
+                return spec
         from importlib.machinery import PathFinder
 
         from divisi.compat import SHIM
@@ -24,4 +31,4 @@ class _Last:
         return PathFinder.find_spec(name, [SHIM])
 
 
-sys.meta_path.append(_Last)
+sys.meta_path.insert(0, _Ding)

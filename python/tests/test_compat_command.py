@@ -121,6 +121,24 @@ def test_divisi_ding_leads_import_ding_to_divisi(tmp_path, user_site):
     )
 
 
+def test_divisi_ding_is_not_hidden_by_a_bare_folder(tmp_path, user_site):
+    site, variables = user_site
+    install_finder(site)
+    write(tmp_path, "", "ding/notes.txt")
+    program = "from ding.framework import task; import divisi; print(task is divisi.task)"
+    result = run([sys.executable, "-c", program], env=environment(**variables), cwd=tmp_path)
+    assert result.stdout == "True\n"
+
+
+def test_divisi_ding_steps_back_for_a_package_of_the_program(tmp_path, user_site):
+    site, variables = user_site
+    install_finder(site)
+    write(tmp_path, "WHO = 'the program'\n", "ding/__init__.py")
+    program = "import ding; print(ding.WHO)"
+    result = run([sys.executable, "-c", program], env=environment(**variables), cwd=tmp_path)
+    assert result.stdout == "the program\n"
+
+
 def test_divisi_ding_costs_no_import_of_divisi(tmp_path, user_site):
     site, variables = user_site
     install_finder(site)

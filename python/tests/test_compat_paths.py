@@ -153,7 +153,7 @@ def test_without_the_command_there_is_no_ding(tmp_path):
     assert "No module named 'ding'" in result.stderr
 
 
-@pytest.mark.parametrize("name", ["policy", "envs", "worker"])
+@pytest.mark.parametrize("name", ["policy", "envs", "worker", "config"])
 def test_the_learning_library_is_not_there(tmp_path, name):
     program = f"""
 try:
@@ -161,4 +161,39 @@ try:
 except ModuleNotFoundError as error:
     print(error)
 """
-    assert compat(tmp_path, program) == f"No module named 'ding.{name}'\n"
+    there = "data, entry, framework, utils"
+    assert compat(tmp_path, program) == f"divisi has no ding.{name} yet; of ding there is: {there}\n"
+
+
+@pytest.mark.parametrize(
+    "line, missing",
+    [
+        ("import ding.data.storage", "ding.data.storage"),
+        ("from ding.data.model_loader import FileModelLoader", "ding.data.model_loader"),
+        ("import ding.data.storage_loader", "ding.data.storage_loader"),
+        ("import ding.data.shm_buffer", "ding.data.shm_buffer"),
+        ("from ding.data.buffer import DequeBuffer", "ding.data.buffer"),
+        ("import ding.data.buffer.middleware", "ding.data.buffer"),
+        ("from ding.entry.cli_parsers.k8s_parser import k8s_parser", "ding.entry.cli_parsers.k8s_parser"),
+        ("import ding.entry.cli_parsers.slurm_parser", "ding.entry.cli_parsers.slurm_parser"),
+        ("import ding.framework.middleware.functional.offline_logger",
+         "ding.framework.middleware.functional.offline_logger"),
+        ("from ding.framework.middleware.learner import HERLearner",
+         "ding.framework.middleware.learner.HERLearner"),
+        ("from ding.framework.middleware.collector import PPOFStepCollector",
+         "ding.framework.middleware.collector.PPOFStepCollector"),
+        ("from ding.utils import set_pkg_seed", "ding.utils.set_pkg_seed"),
+        ("from ding.entry import serial_pipeline", "ding.entry.serial_pipeline"),
+        ("from ding.framework import nothing_of_this_name", "ding.framework.nothing_of_this_name"),
+    ],
+)
+def test_what_is_missing_says_so_by_its_name(tmp_path, line, missing):
+    program = f"""
+try:
+    {line}
+except ImportError as error:
+    print(error)
+"""
+    parent = missing.rpartition(".")[0]
+    said = compat(tmp_path, program)
+    assert said.startswith(f"divisi has no {missing} yet; of {parent} there is: "), said

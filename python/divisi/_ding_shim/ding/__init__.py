@@ -5,6 +5,8 @@ package never takes the place of a real DI-engine: where one is installed, impor
 error.
 """
 
+import sys as _sys
+
 from divisi.compat import installed as _installed
 
 _reason = _installed()
@@ -14,3 +16,7 @@ if _reason:
 from divisi import __version__  # noqa: E402
 
 __all__ = ["__version__"]
+
+from ._missing import MissingModules as _MissingModules  # noqa: E402
+
+_sys.meta_path.append(_MissingModules)
