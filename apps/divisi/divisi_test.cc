@@ -69,6 +69,14 @@ TEST(DivisiTest, AMistakeOfUsageIsOneLineAndExitCodeTwo) {
   }
 }
 
+TEST(DivisiTest, LaunchSaysWhatThereIsInstead) {
+  io::Process divisi = start({"launch", "--gpus", "1"});
+  const std::string said = all_of(divisi.error().get());
+  EXPECT_THAT(said, AllOf(StartsWith("divisi: there is no 'divisi launch'"), HasSubstr("ditask")));
+  EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+  EXPECT_EQ(divisi.wait()->code, 2);
+}
+
 TEST(DivisiTest, HelpIsNoMistake) {
   io::Process divisi = start({"kube", "--help"});
   EXPECT_THAT(all_of(divisi.output().get()), HasSubstr("divisi kube get pods -A"));

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 
 namespace {
 
@@ -27,6 +28,14 @@ int main(int argc, char** argv) {
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("divisi: {}; divisi --help tells more\n", one_line(error.what()));
   });
+  if (argc > 1 && std::string_view(argv[1]) == "launch") {
+    std::fputs(
+        "divisi: there is no 'divisi launch': ditask starts the workers of a task on this host, or "
+        "those of one task of a Slurm or Kubernetes job; a DIJob starts them in a cluster "
+        "(kubectl apply); see ditask --help\n",
+        stderr);
+    return 2;
+  }
   int code = 0;
   divisi::apps::add_kube_command(app, code);
   try {

@@ -51,7 +51,7 @@ def meet():
 
 def forever():
     with task.start():
-        print("waiting", flush=True)
+        print("waiting", os.getpid(), flush=True)
         task.wait_for("never", wake_on_finish=True)
         print("asked to finish", flush=True)
 
@@ -140,19 +140,31 @@ def test_A121_the_slurm_parser(monkeypatch):
     }.items():
         monkeypatch.setenv(key, value)
     parse = launch.PLATFORM_PARSERS["slurm"]
-    plain = parse(topology="mesh", parallel_workers=1)
     lower = ",".join(f"tcp://SH-IDC1-10-5-38-190:{port}" for port in (15151, 15152, 15153))
-    assert (plain["address"], plain["ports"]) == ("SH-IDC1-10-5-38-215", 15151)
-    assert (plain["node_ids"], plain["attach_to"]) == (3, lower)
     spec = {
         "tasks": [
-            {"node_ids": 10}, {"node_ids": 11}, {"node_ids": 20},
+            {"labels": "league,collect", "node_ids": 10},
+            {"labels": "league,collect", "node_ids": 11},
+            {"labels": "evaluate", "node_ids": 20, "attach_to": "$node.10,$node.11"},
             {"labels": "learn", "node_ids": 31, "attach_to": "$node.10,$node.11,$node.20"},
-            {"node_ids": 32}, {"node_ids": 33},
+            {"labels": "learn", "node_ids": 32, "attach_to": "$node.10,$node.11,$node.20"},
+            {"labels": "learn", "node_ids": 33, "attach_to": "$node.10,$node.11,$node.20"},
         ]
     }
     named = parse(json.dumps(spec), topology="mesh", parallel_workers=1)
-    assert (named["labels"], named["node_ids"], named["attach_to"]) == ("learn", 31, lower)
+    assert (named["labels"], named["address"]) == ("learn", "SH-IDC1-10-5-38-215")
+    assert (named["ports"], named["node_ids"], named["attach_to"]) == (15151, 31, lower)
+    plain = parse(topology="mesh", parallel_workers=1)
+    assert (plain["address"], plain["ports"]) == ("SH-IDC1-10-5-38-215", 15151)
+    assert (plain["node_ids"], plain["parallel_workers"], plain["attach_to"]) == (3, 1, lower)
+    monkeypatch.setenv("SLURM_NTASKS", "9")
+    monkeypatch.setenv("SLURM_NODELIST", "SH-IDC1-10-5-[38-40]")
+    for procid in range(9):  # three entries a host: 38, 38, 38, 39, ...
+        host = f"SH-IDC1-10-5-{38 + procid // 3}"
+        monkeypatch.setenv("SLURM_PROCID", str(procid))
+        monkeypatch.setenv("SLURMD_NODENAME", host)
+        one = parse(topology="mesh", parallel_workers=1)
+        assert (one["address"], one["ports"]) == (host, 15151 + procid % 3)
 
 
 def test_A122_one_worker_on_kubernetes_runs_main(package):
@@ -199,13 +211,17 @@ def test_A123_six_ways_to_name_a_package(package):
         (["--main", "my_module.sub.main"], "no sub.so, libsub.so or sub.py in"),
     ],
 )
-def test_A124_usage_errors_are_2_and_one_line(package, arguments, part):
+@pytest.mark.parametrize("workers", [[], ["--parallel-workers", "2"]], ids=["one", "two"])
+def test_A124_usage_errors_are_2_and_one_line(package, arguments, part, workers):
     (package / "pk" / "broken.py").write_text("def main(:\n")
     (package / "pk" / "needs.py").write_text("import no_such_library\n")
-    code, _, err = ditask("--package", "pk", *arguments, *LOCAL, cwd=package)
+    code, _, err = ditask("--package", "pk", *workers, *arguments, *LOCAL, cwd=package)
     assert code == 2, err
-    line = err.strip().splitlines()[-1]
+    *before, line = err.strip().splitlines()
     assert line.startswith("ditask: ") and part in line
+    # Nothing else, but the traceback of a module that cannot be imported.
+    if not arguments[1].startswith(("broken.", "needs.")):
+        assert before == []
 
 
 def test_A124_a_main_that_raises_is_1_with_its_traceback_and_node(package):
@@ -239,19 +255,23 @@ def test_A124_a_port_in_use_is_3(package):
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_A124_signals_let_main_finish(package, number, code):
+    files = package / "files"
+    files.mkdir()
     process = start(
         "--package", "pk", "--main", "my_module.forever", "--parallel-workers", 2, "--topology",
-        "mesh", *LOCAL, cwd=package,
+        "mesh", *LOCAL, cwd=package, TMPDIR=str(files),
     )
     try:
-        seen = [process.stdout.readline() for _ in range(2)]
-        assert all("waiting" in line for line in seen)
+        pids = [int(re.search(r"waiting (\d+)", process.stdout.readline())[1]) for _ in range(2)]
+        assert len(list(files.iterdir())) == 2
         process.send_signal(number)
         out, err = process.communicate(timeout=DEADLINE)
     finally:
         process.kill()
     assert process.returncode == code, err
     assert out.count("asked to finish") == 2
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+    assert list(files.iterdir()) == []
 
 
 def test_a_signal_ends_the_wait_at_a_barrier(package):
@@ -313,6 +333,42 @@ def test_A125_an_address_without_scheme_connects(package):
         out, err = process.communicate(timeout=DEADLINE)
         assert process.returncode == 0, err
         assert said in out
+
+
+def test_without_flags_the_workers_of_a_launcher_hear_each_other_over_ipc(package):
+    code, out, err = ditask(
+        "--package", "pk", "--main", "my_module.meet", "--parallel-workers", 2, cwd=package, EXPECTED="1:0"
+    )
+    assert code == 0, err
+    assert "node 0 heard 1" in out and "node 1 heard 0" in out
+    assert "secret" not in err
+    plan = json.loads(succeed("--package", "pk", "--main", "my_module.meet", "--dry-run", cwd=package))
+    assert (plan["protocol"], plan["topology"]) == ("ipc", "mesh")
+
+
+def test_a_launcher_on_tcp_is_reached_on_loopback_too_and_told_of_secrets(package):
+    first = free_port(2)
+    common = ["--package", "pk", "--main", "my_module.meet"]
+    hub = start(*common, "--ports", first, cwd=package, EXPECTED="1:0")
+    other = start(
+        *common, "--ports", first + 1, "--node-ids", 1, "--attach-to", f"127.0.0.1:{first}",
+        cwd=package, EXPECTED="1:0",
+    )
+    for process, said in ((hub, "node 0 heard 1"), (other, "node 1 heard 0")):
+        out, err = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 0, err
+        assert said in out
+        # On a host without a network the detected address is loopback itself.
+        assert "openssl rand -hex 32 > secret.txt" in err or "no network interface is up" in err
+
+
+def test_the_output_of_a_program_that_nobody_reads_ends_it(tmp_path):
+    command = f"{launch.program()} -- yes | head -1; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(
+        ["bash", "-c", command], env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=DEADLINE,
+    )
+    assert ended.stdout.splitlines() == ["[node 0] y", str(128 + signal.SIGPIPE)], ended
 
 
 def test_A126_labels_and_node_ids_of_the_command_line(package):

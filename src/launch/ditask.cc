@@ -74,6 +74,7 @@ runtime::WorkerConfig common_config(const DitaskOptions& options, const LaunchPl
   config.labels = plan.labels;
   config.job_id = plan.job_id;
   config.job_links = plan.job_links;
+  config.listen_on_loopback = plan.protocol == runtime::Protocol::kTcp;
   config.allow_pickle = options.allow_pickle;
   config.join_timeout = options.join_timeout;
   config.send_timeout = options.send_timeout;
@@ -137,6 +138,7 @@ int run_processes(const DitaskOptions& options, const Launch& launch, bool is_py
   runner.signals = &signals;
   runner.worker_lost = options.worker_lost;
   runner.log_dir = options.log_dir;
+  runner.end_with_reader = options.log_dir.empty();
   runner.command = is_python ? python_worker_command() : options.command;
   runner.command_is_worker = is_python;
   const runtime::RunResult result = runtime::run_workers(runner, launch.workers);

@@ -22,14 +22,14 @@ constexpr const char* kVersion =
 
 constexpr const char* kExamples = R"(Examples:
   Two workers on this host that hear each other:
-    ditask --package DIR --main greeting.main --parallel-workers 2 --topology mesh
-  The same from an archive, with sockets of the file system:
-    ditask --package greeting.zip --parallel-workers 2 --topology mesh --protocol ipc
+    ditask --package DIR --main greeting.main --parallel-workers 2
+  The same from an archive, over tcp:
+    ditask --package greeting.zip --parallel-workers 2 --protocol tcp
   Three hosts; B and C dial A (192.168.0.1):
     A: ditask -p DIR -m train.main --ports 50515 --node-ids 0
     B: ditask -p DIR -m train.main --ports 50515 --node-ids 1 --attach-to 192.168.0.1:50515
   In pods of a DIJob or in a Slurm job, every task runs the same line:
-    ditask -p DIR -m train.main --platform k8s --topology mesh
+    ditask -p DIR -m train.main --platform k8s
   A C symbol of a shared object, or any program (DITASK_* variables tell it who it is):
     ditask --main libtrain.so:run
     ditask --parallel-workers 2 --topology star -- ./program argument
@@ -56,7 +56,10 @@ void declare_job_flags(CLI::App& app, DitaskOptions& options, Texts& texts) {
       "(default: <package name>.main)");
   app.add_option("--parallel-workers", request.parallel_workers,
                  "Worker processes of this launcher (default: 1)");
-  app.add_option("--protocol", request.protocol, "tcp or ipc (default: tcp)");
+  app.add_option(
+      "--protocol", request.protocol,
+      "tcp or ipc (default: ipc; tcp with --ports, --address, --attach-to, --platform or "
+      "DI_NODES)");
   app.add_option("--ports", request.ports,
                  "First port, or one for each worker: 50515,50517 (default: 50515; slurm: 15151)");
   app.add_option("--attach-to", request.attach_to,
@@ -66,8 +69,7 @@ void declare_job_flags(CLI::App& app, DitaskOptions& options, Texts& texts) {
   app.add_option("--labels", request.labels, "Labels of the workers: a,b");
   app.add_option("--node-ids", request.node_ids,
                  "Node id of the first worker, or one for each (default: 0, or by the platform)");
-  app.add_option("--topology", request.topology,
-                 "alone, mesh or star (default: alone; mesh where DI_NODES and DI_RANK are set)");
+  app.add_option("--topology", request.topology, "mesh, star or alone (default: mesh)");
   app.add_option("--platform", request.platform,
                  "k8s, slurm, or none (default: k8s where DI_NODES and DI_RANK are set)");
   app.add_option("--platform-spec", request.platform_spec,
@@ -193,11 +195,19 @@ Status check_extras(const CLI::App& app) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return {};
   const std::string& first = extras.front();
+  if (first == "launch") {
+    return usage(
+        "there is no 'ditask launch': ditask starts workers on this host, and the same line on "
+        "every host of a Slurm or Kubernetes job; see ditask --help");
+  }
   if (!first.starts_with('-')) {
     return usage(
         fmt::format("unexpected argument '{}' (a program to run comes after --)", shown(first)));
   }
   const std::string flag = first.substr(0, first.find('='));
+  if (flag == "--workers") {
+    return usage("there is no --workers: --parallel-workers N starts N of them on this host");
+  }
   const auto nearest = runtime::nearest_names(flag.substr(0, 64), flag_names(app));
   if (nearest.empty()) return usage(fmt::format("unknown flag {}; see ditask --help", shown(flag)));
   return usage(fmt::format("unknown flag {}; did you mean {}?", shown(flag), nearest.front()));

@@ -155,6 +155,12 @@ TEST(OptionsTest, AnUnknownFlagNamesTheNearest) {
   EXPECT_THAT(parse_error({"stray"}), HasSubstr("unexpected argument 'stray'"));
 }
 
+TEST(OptionsTest, WhatOtherLaunchersAreCalledSaysWhatThereIs) {
+  EXPECT_THAT(parse_error({"launch", "--main", "m.main"}), HasSubstr("no 'ditask launch'"));
+  EXPECT_THAT(parse_error({"--workers", "3"}), HasSubstr("--parallel-workers N"));
+  EXPECT_THAT(parse_error({"--workers=3"}), HasSubstr("--parallel-workers N"));
+}
+
 TEST(OptionsTest, WhatIsNotPartOfThisVersionSaysSo) {
   EXPECT_THAT(parse_error({"--mq-type", "redis"}), HasSubstr("not part of this version"));
   EXPECT_THAT(parse_error({"--redis-host", "h"}), HasSubstr("--redis-host: redis is not part"));

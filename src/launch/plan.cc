@@ -16,7 +16,7 @@ using runtime::Topology;
 // The request with its texts read.
 struct Flags {
   int workers = 1;
-  Protocol protocol = Protocol::kTcp;
+  std::optional<Protocol> protocol;
   std::vector<int> ports;
   std::optional<std::string> address;
   std::optional<std::vector<std::string>> attach_to;
@@ -119,7 +119,14 @@ Status pad(const Flags& flags, LaunchPlan& plan) {
   return {};
 }
 
-Result<LaunchPlan> local_plan(const Flags& flags, const LaunchRequest& request) {
+// Nothing speaks of another launcher or host.
+bool is_local(const LaunchRequest& request, const Environment& environment) {
+  return !request.ports && !request.address && !request.attach_to && !request.platform &&
+         !lookup(environment, "DI_NODES");
+}
+
+Result<LaunchPlan> local_plan(const Flags& flags, const LaunchRequest& request,
+                              const Environment& environment) {
   if (request.platform_spec) {
     return failure(Code::kInvalid, "--platform-spec needs --platform k8s or slurm");
   }
@@ -129,7 +136,9 @@ Result<LaunchPlan> local_plan(const Flags& flags, const LaunchRequest& request) 
   plan.address = flags.address.value_or("");
   plan.attach_to = flags.attach_to.value_or(std::vector<std::string>());
   plan.labels = flags.labels.value_or(std::set<std::string>());
-  plan.topology = flags.topology.value_or(Topology::kAlone);
+  plan.topology = flags.topology.value_or(Topology::kMesh);
+  plan.protocol =
+      flags.protocol.value_or(is_local(request, environment) ? Protocol::kIpc : Protocol::kTcp);
   plan.job_id = request.job_id.value_or("");
   if (const Status status = pad(flags, plan); !status.ok()) return failure(status);
   return plan;
@@ -159,10 +168,10 @@ Result<LaunchPlan> cluster_plan(const Flags& flags, const LaunchRequest& request
   plan.platform = cluster.platform;
   plan.rank = cluster.rank;
   plan.warnings = std::move(cluster.warnings);
-  const bool automatic = !request.platform;
-  plan.topology = flags.topology.value_or(automatic ? Topology::kMesh : Topology::kAlone);
+  plan.topology = flags.topology.value_or(Topology::kMesh);
+  plan.protocol = flags.protocol.value_or(Protocol::kTcp);
   plan.job_id = request.job_id.value_or(cluster.job_id);
-  if (flags.protocol == Protocol::kIpc && cluster.places.size() > 1 &&
+  if (plan.protocol == Protocol::kIpc && cluster.places.size() > 1 &&
       plan.topology != Topology::kAlone) {
     return failure(Code::kInvalid,
                    "--protocol ipc cannot reach the other hosts of the job; use --protocol tcp");
@@ -188,16 +197,20 @@ Result<LaunchPlan> cluster_plan(const Flags& flags, const LaunchRequest& request
   if (entry.node_id) id_flags.node_ids.reset();
   if (const Status status = pad(id_flags, plan); !status.ok()) return failure(status);
 
+  // A spec that says who dials whom has said all there is to say between the tasks.
+  const bool spec_links =
+      std::ranges::any_of(spec, [](const TaskSpec& task) { return task.attach_to.has_value(); });
+  const Topology links = spec_links && !flags.topology ? Topology::kAlone : plan.topology;
   if (own.attach_to) {
     plan.attach_to = *own.attach_to;
   } else if (flags.attach_to) {
     plan.attach_to = *flags.attach_to;
   } else {
-    plan.attach_to = topology_attach_to(tasks, cluster.rank, plan.topology);
+    plan.attach_to = topology_attach_to(tasks, cluster.rank, links);
   }
   for (const JobTask& task : tasks) plan.job_nodes += task.workers;
   if (!flags.attach_to && !flags.node_ids) {
-    plan.job_peers = peers_in_job(tasks, cluster.rank, plan.attach_to, plan.topology);
+    plan.job_peers = peers_in_job(tasks, cluster.rank, plan.attach_to, links);
     // A spec has one entry a task: it cannot speak of tasks that come later.
     if (cluster.platform == Platform::kKubernetes && spec.empty()) {
       plan.job_links.topology = plan.topology;
@@ -223,23 +236,14 @@ Result<LaunchPlan> platform_plan(const Flags& flags, const LaunchRequest& reques
       return cluster_plan(flags, request, std::move(cluster));
     }
   }
-  return local_plan(flags, request);
+  return local_plan(flags, request, environment);
 }
 
 }  // namespace
 
 Result<LaunchPlan> make_plan(const LaunchRequest& request, const Environment& environment) {
   DIVISI_TRY(const Flags flags, parse_flags(request));
-  DIVISI_TRY(LaunchPlan plan, platform_plan(flags, request, environment));
-  plan.protocol = flags.protocol;
-  if (!request.topology && plan.topology == Topology::kAlone &&
-      (plan.workers > 1 || (plan.job_nodes > 1 && plan.attach_to.empty()))) {
-    plan.warnings.push_back(fmt::format(
-        "{} workers without --topology do not hear each other; add --topology mesh (or star, or "
-        "alone to say that this is meant)",
-        std::max(plan.workers, plan.job_nodes)));
-  }
-  return plan;
+  return platform_plan(flags, request, environment);
 }
 
 }  // namespace divisi::launch

@@ -211,10 +211,32 @@ TEST(PlanTest, A126LabelsAndNodeIdsOfTheCommandLine) {
   const LaunchPlan result = plan({.labels = "a, b", .node_ids = "5"});
   EXPECT_THAT(result.labels, ElementsAre("a", "b"));
   EXPECT_THAT(result.node_ids, ElementsAre(5));
-  EXPECT_EQ(result.protocol, runtime::Protocol::kTcp);
-  EXPECT_EQ(result.topology, Topology::kAlone);
-  EXPECT_THAT(result.ports, ElementsAre(50515));
+  EXPECT_EQ(result.protocol, runtime::Protocol::kIpc);
+  EXPECT_EQ(result.topology, Topology::kMesh);
   EXPECT_EQ(result.job_nodes, 0);
+}
+
+TEST(PlanTest, WithoutAWordAboutOtherHostsItIsIpcElseTcp) {
+  using runtime::Protocol;
+  EXPECT_EQ(plan({}).protocol, Protocol::kIpc);
+  EXPECT_EQ(plan({.parallel_workers = "2", .topology = "star"}).protocol, Protocol::kIpc);
+  EXPECT_EQ(plan({.ports = "6000"}).protocol, Protocol::kTcp);
+  EXPECT_EQ(plan({.attach_to = "b:1"}).protocol, Protocol::kTcp);
+  EXPECT_EQ(plan({.address = "127.0.0.1"}).protocol, Protocol::kTcp);
+  EXPECT_EQ(plan({.platform = "none"}).protocol, Protocol::kTcp);
+  EXPECT_EQ(plan({}, kSixPods).protocol, Protocol::kTcp);
+  EXPECT_EQ(plan({.platform = "slurm"}, six_slurm_tasks()).protocol, Protocol::kTcp);
+  EXPECT_EQ(plan({.protocol = "tcp"}).protocol, Protocol::kTcp);
+  EXPECT_EQ(plan({.protocol = "ipc", .ports = "6000"}).protocol, Protocol::kIpc);
+  EXPECT_THAT(plan({.protocol = "tcp"}).ports, ElementsAre(50515));
+}
+
+TEST(PlanTest, ASpecThatSaysWhoDialsWhomIsNotAddedTo) {
+  const Environment second = {{"DI_NODES", "SH-0,SH-1,SH-2,SH-3,SH-4,SH-5"}, {"DI_RANK", "1"}};
+  EXPECT_THAT(plan({.platform = "k8s", .platform_spec = kSixTasks}, second).attach_to, IsEmpty());
+  EXPECT_THAT(
+      plan({.topology = "mesh", .platform = "k8s", .platform_spec = kSixTasks}, second).attach_to,
+      ElementsAre("tcp://SH-0:50515"));
 }
 
 TEST(PlanTest, CountsPortsAndIdsUpOrTakesThemAsGiven) {
@@ -233,7 +255,7 @@ TEST(PlanTest, D08AnAddressWithoutSchemeIsTcp) {
               ElementsAre("tcp://192.168.0.1:50515", "tcp://b:1", "ipc:///tmp/x.ipc"));
 }
 
-TEST(PlanTest, P10TheOperatorsVariablesTurnKubernetesOnAndMakeTheDefaultTopologyMesh) {
+TEST(PlanTest, P10TheOperatorsVariablesTurnKubernetesOn) {
   const LaunchPlan automatic = plan({.parallel_workers = "2"}, pods("h0,h1,h2", "1"));
   EXPECT_EQ(automatic.platform, Platform::kKubernetes);
   EXPECT_EQ(automatic.topology, Topology::kMesh);
@@ -243,16 +265,17 @@ TEST(PlanTest, P10TheOperatorsVariablesTurnKubernetesOnAndMakeTheDefaultTopology
 
   const LaunchPlan off = plan({.parallel_workers = "2", .platform = "none"}, pods("h0,h1,h2", "1"));
   EXPECT_EQ(off.platform, Platform::kNone);
-  EXPECT_EQ(off.topology, Topology::kAlone);
+  EXPECT_EQ(off.topology, Topology::kMesh);
   EXPECT_THAT(off.node_ids, ElementsAre(0, 1));
 }
 
-TEST(PlanTest, P12WarnsAboutWorkersThatDoNotHearEachOther) {
-  EXPECT_THAT(plan({.parallel_workers = "2"}).warnings, ElementsAre(HasSubstr("--topology")));
-  EXPECT_THAT(plan({.parallel_workers = "2", .topology = "alone"}).warnings, IsEmpty());
-  EXPECT_THAT(plan({}).warnings, IsEmpty());
-  EXPECT_THAT(plan({.platform = "k8s"}, kSixPods).warnings,
-              ElementsAre(HasSubstr("6 workers without --topology")));
+TEST(PlanTest, WithoutATopologyEverybodyHearsEverybody) {
+  EXPECT_EQ(plan({.parallel_workers = "2"}).topology, Topology::kMesh);
+  EXPECT_EQ(plan({.parallel_workers = "2", .topology = "alone"}).topology, Topology::kAlone);
+  const LaunchPlan cluster = plan({.platform = "k8s"}, kSixPods);
+  EXPECT_EQ(cluster.topology, Topology::kMesh);
+  EXPECT_THAT(cluster.attach_to, SizeIs(3));
+  EXPECT_THAT(cluster.warnings, IsEmpty());
 }
 
 TEST(PlanTest, TheJobIdComesFromTheCommandLineOrThePlatform) {

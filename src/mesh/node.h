@@ -259,6 +259,7 @@ class Node {
 
   // Loop only.
   std::unique_ptr<io::Listener> listener_;
+  std::unique_ptr<io::Listener> loopback_listener_;
   std::vector<std::shared_ptr<Dialer>> dialers_;
   std::vector<std::shared_ptr<Connection>> greeting_;  // handshake not over
   std::vector<std::shared_ptr<Connection>> ending_;    // the peer is still reading

@@ -28,22 +28,29 @@ Status Node::listen() {
   }
   auto address = io::Address::parse(options_.listen);
   if (!address) return std::move(address).error();
-  auto listener = reactor_.listen(
-      *address, [this, alive = std::weak_ptr(alive_)](std::shared_ptr<io::Stream> stream) {
-        if (alive.expired()) return;
-        if (greeting_.size() >= kMaxGreeting) {
-          log::warning("too many connections that do not greet; closing a new one");
-          stream->close();
-          return;
-        }
-        auto connection =
-            std::make_shared<Connection>(*this, std::move(stream), nullptr, next_connection_++);
-        greeting_.push_back(connection);
-        connection->start();
-      });
+  const auto accept = [this, alive = std::weak_ptr(alive_)](std::shared_ptr<io::Stream> stream) {
+    if (alive.expired()) return;
+    if (greeting_.size() >= kMaxGreeting) {
+      log::warning("too many connections that do not greet; closing a new one");
+      stream->close();
+      return;
+    }
+    auto connection =
+        std::make_shared<Connection>(*this, std::move(stream), nullptr, next_connection_++);
+    greeting_.push_back(connection);
+    connection->start();
+  };
+  auto listener = reactor_.listen(*address, accept);
   if (!listener) return std::move(listener).error();
   listener_ = *std::move(listener);
   address_ = listener_->address().to_string();
+  if (options_.listen_on_loopback && address_.starts_with("tcp://") &&
+      !address_.starts_with("tcp://127.")) {
+    const std::string port = address_.substr(address_.rfind(':'));
+    auto loopback = io::Address::parse("tcp://127.0.0.1" + port);
+    auto second = loopback ? reactor_.listen(*loopback, accept) : failure(loopback.error());
+    if (second) loopback_listener_ = *std::move(second);  // or somebody else has that port there
+  }
   options_.self.listen = address_;
   unjoined_dialers_ = options_.dial.size();
   return {};

@@ -515,6 +515,7 @@ void Node::tell(PeerChange change, const Link& link) {
 // Stops dialling and accepting; with `politely` each peer hears a goodbye first and closes.
 void Node::say_goodbye(bool politely) {
   listener_.reset();
+  loopback_listener_.reset();
   for (const auto& dialer : dialers_) dialer->pending.reset();
   dialers_.clear();
   tick_timer_.reset();

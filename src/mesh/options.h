@@ -21,6 +21,9 @@ struct NodeOptions {
   std::string listen;             // empty: dials only
   std::vector<std::string> dial;  // peers that must be linked before join() returns
 
+  // With a tcp address, also on 127.0.0.1 at the same port, where that is free.
+  bool listen_on_loopback = false;
+
   int expected_peers = 0;           // join() waits for at least this many linked peers
   std::vector<int> expected_nodes;  // and for these ids
 

@@ -29,6 +29,7 @@ mesh::NodeOptions node_options(const WorkerConfig& config) {
   options.self.labels = config.labels;
   options.secret = config.secret;
   options.listen = config.listen;
+  options.listen_on_loopback = config.listen_on_loopback;
   options.dial = config.dial;
   options.dial.insert(options.dial.end(), config.attach_to.begin(), config.attach_to.end());
   options.expected_nodes = config.linked_nodes;

@@ -49,8 +49,10 @@ struct RunnerOptions {
   bool command_is_worker = false;
 
   bool relay_output = true;  // false: workers write to our stdout and stderr themselves
-  bool prefix = true;        // "[node 3] " before each relayed line
-  std::string log_dir{};     // not empty: also <log_dir>/node_<id>.log
+  // Whoever read our stdout has gone (`| head`): the run ends as if by SIGPIPE. If not, it goes on.
+  bool end_with_reader = false;
+  bool prefix = true;     // "[node 3] " before each relayed line
+  std::string log_dir{};  // not empty: also <log_dir>/node_<id>.log
 
   // Watches SIGINT, SIGTERM and SIGHUP already, and outlives the run; nullptr: from the run on.
   const SignalWatch* signals = nullptr;

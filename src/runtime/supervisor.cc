@@ -119,6 +119,10 @@ RunResult Supervisor::run() {
     check_clock();
     stdout_.write_some();
     stderr_.write_some();
+    if (options_.end_with_reader && stdout_.error() == EPIPE && signal_ == 0) {
+      signal_ = SIGPIPE;
+      begin_shutdown(options_.grace);
+    }
   }
   flush_output();
   report_lost_output();

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ifaddrs.h>
+#include <limits>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <numeric>
@@ -110,6 +111,10 @@ Result<std::vector<int>> pad_ports(const std::vector<int>& ports, int n) {
 }
 
 Result<std::vector<int>> pad_node_ids(const std::vector<int>& node_ids, int n) {
+  if (node_ids.size() == 1 && node_ids.front() > std::numeric_limits<int>::max() - n) {
+    return failure(Code::kInvalid, "node_ids: the ids of {} workers from {} on are too large", n,
+                   node_ids.front());
+  }
   std::vector<int> padded = padding_param(node_ids, n, 0);
   if (std::cmp_not_equal(padded.size(), n)) {
     return failure(Code::kInvalid, "{} node ids were given for {} workers", padded.size(), n);

@@ -24,7 +24,8 @@ constexpr std::string_view kMagic = "divisi worker configuration";
 template <class Archive, class Config>
 void visit_fields(Archive& archive, Config& config) {
   archive(config.node_id, config.local_id, config.n_workers, config.topology);
-  archive(config.listen, config.dial, config.attach_to, config.linked_nodes);
+  archive(config.listen, config.listen_on_loopback, config.dial, config.attach_to,
+          config.linked_nodes);
   archive(config.job_links.topology, config.job_links.rank, config.job_links.ports,
           config.job_links.hosts);
   archive(config.expected_nodes, config.labels, config.job_id, config.secret, config.allow_pickle);
@@ -177,6 +178,8 @@ std::chrono::milliseconds product(std::chrono::milliseconds time, int n) {
   return fits ? time * n : std::chrono::milliseconds::max();
 }
 
+constexpr std::size_t kLongestJobId = 1024;  // what the greeting takes
+
 bool is_loopback(std::string_view address) {
   return address.starts_with("tcp://127.") || address.starts_with("tcp://localhost:") ||
          address.starts_with("tcp://[::1]:");
@@ -208,6 +211,10 @@ Status check_common(const PlanOptions& options) {
   }
   if (options.startup_interval.count() < 0) {
     return {Code::kInvalid, "startup_interval is negative"};
+  }
+  if (common.job_id.size() > kLongestJobId) {
+    return make_status(Code::kInvalid, "job_id has {} bytes; it may have at most {}",
+                       common.job_id.size(), kLongestJobId);
   }
   return mesh::check_labels(common.labels);
 }
@@ -311,8 +318,10 @@ Result<Plan> plan_workers(const PlanOptions& options) {
   if (common.secret.empty() && options.protocol == Protocol::kTcp &&
       !std::all_of(addresses.begin(), addresses.end(), is_loopback)) {
     plan.warnings.push_back(
-        fmt::format("listening on {} without a secret: anyone who reaches it can join; set one "
-                    "(--secret-file, or the runner's secret)",
+        fmt::format("listening on {} without a secret: anyone who reaches it can join. To keep "
+                    "strangers out: (umask 077; openssl rand -hex 32 > secret.txt), copy the file "
+                    "to every host, and start each launcher with --secret-file secret.txt, or with "
+                    "DIVISI_SECRET_FILE=secret.txt",
                     addresses.front()));
   }
 
@@ -324,6 +333,7 @@ Result<Plan> plan_workers(const PlanOptions& options) {
     config.n_workers = n;
     config.topology = options.topology;
     config.listen = addresses[index(i)];
+    config.listen_on_loopback = common.listen_on_loopback && !is_loopback(config.listen);
     config.attach_to = attach_to;
     config.startup_delay = product(options.startup_interval, i);
     // Those that start earlier have to wait for the last one.

@@ -45,6 +45,7 @@ struct WorkerConfig {
   Topology topology = Topology::kMesh;
 
   std::string listen;                  // own address; may be empty: listens nowhere
+  bool listen_on_loopback = false;     // tcp: on 127.0.0.1 as well
   std::vector<std::string> dial;       // workers of the same launcher, by the topology
   std::vector<std::string> attach_to;  // others, normalised; main waits for these links too
   std::vector<int> linked_nodes;       // node ids of the launcher that must be linked before main

@@ -51,7 +51,12 @@ Result<WorkerConfig> read_config(io::Descriptor file) {
 }
 
 int give_up(const WorkerChannel& channel, const Status& status) {
-  log::error("{}", status.message());
+  // The launcher says it, once for all workers.
+  if (channel) {
+    log::debug("{}", status.message());
+  } else {
+    log::error("{}", status.message());
+  }
   channel.send({WorkerReport::Kind::kUsage, kExitUsage, status.message()});
   return kExitUsage;
 }
