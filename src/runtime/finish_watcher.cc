@@ -12,6 +12,14 @@
 
 namespace divisi::runtime {
 
+namespace {
+
+// Where nobody else would tell a main of a signal, a handler that it has brought must not keep the
+// signal for itself. When it was installed nobody says, so it is looked for.
+constexpr int kComeFirstEvery = 250;  // milliseconds
+
+}  // namespace
+
 FinishWatcher::FinishWatcher(Options options)
     : options_(std::move(options)),
       own_signals_(options_.signals == nullptr ? std::make_unique<const SignalWatch>(kEndSignals)
@@ -39,7 +47,13 @@ void FinishWatcher::watch() {
                                {signals_.fd(), POLLIN, 0},
                                {has_channel ? options_.channel->fd() : -1, POLLIN, 0}}};
     const int ready = ::poll(fds.data(), fds.size(), milliseconds_left());
-    if (ready == 0 && options_.on_overdue) options_.on_overdue(signal_);
+    if (ready == 0) {
+      if (signal_ == 0) {
+        SignalWatch::come_first();
+      } else if (options_.on_overdue) {
+        options_.on_overdue(signal_);
+      }
+    }
     if (fds[0].revents != 0) return;
     if (fds[1].revents != 0) take_signals();
     if (fds[2].revents != 0) take_reports();
@@ -47,7 +61,8 @@ void FinishWatcher::watch() {
 }
 
 int FinishWatcher::milliseconds_left() const {
-  if (!options_.grace || signal_ == 0) return -1;
+  if (!options_.grace) return -1;
+  if (signal_ == 0) return kComeFirstEvery;
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000));

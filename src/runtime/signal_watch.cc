@@ -31,6 +31,7 @@ struct Watched {
   struct sigaction previous{};  // written before our handler is installed
   bool covered = false;         // note_first was installed; guarded by table_mutex
   struct sigaction cover{};     // what it covers; written before
+  std::atomic<const siginfo_t*> handling{nullptr};  // by note_first, on some thread
 };
 std::array<Watched, NSIG> watched;
 std::mutex table_mutex;
@@ -75,8 +76,11 @@ void pass_on(const struct sigaction& previous, int signal, siginfo_t* info, void
 // Over a handler that the program has put over note_signal, which that one may call in turn: two
 // functions, so that they do not call each other for ever.
 void note_first(int signal, siginfo_t* info, void* context) {
+  Watched& entry = watched[static_cast<std::size_t>(signal)];
+  if (entry.handling.exchange(info) == info) return;  // what we cover was installed again over us
   note(signal);
-  pass_on(watched[static_cast<std::size_t>(signal)].cover, signal, info, context);
+  pass_on(entry.cover, signal, info, context);
+  entry.handling = nullptr;
 }
 
 void note_signal(int signal, siginfo_t* info, void* context) {
@@ -96,12 +100,24 @@ void install(int signal, Handler handler) {
   ::sigaction(signal, &action, nullptr);
 }
 
-// The program may have installed a handler of its own since the first watch. Once: whether a
-// second one calls note_first is not to be known.
+bool is_default(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
+}
+
+bool same_handler(const struct sigaction& one, const struct sigaction& other) {
+  if (((one.sa_flags ^ other.sa_flags) & SA_SIGINFO) != 0) return false;
+  return (one.sa_flags & SA_SIGINFO) != 0 ? one.sa_sigaction == other.sa_sigaction
+                                          : one.sa_handler == other.sa_handler;
+}
+
+// The program may have installed a handler of its own since the first watch. One function only (an
+// interpreter has one for all its signals): whether a second one calls note_first is not to be
+// known.
 void come_first(int signal) {
   Watched& entry = watched[static_cast<std::size_t>(signal)];
   const struct sigaction current = current_action(signal);
-  if (entry.covered || calls(current, note_signal) || is_ignored(current)) return;
+  if (calls(current, note_signal) || calls(current, note_first) || is_ignored(current)) return;
+  if (entry.covered && !same_handler(current, entry.cover)) return;
   entry.cover = current;
   entry.covered = true;
   install(signal, note_first);
@@ -168,6 +184,15 @@ SignalWatch::~SignalWatch() {
   while (next()) {
   }
   slots[static_cast<std::size_t>(slot_)].in_use = false;
+}
+
+void SignalWatch::come_first() {
+  const std::lock_guard lock(table_mutex);
+  if (::getpid() != owner) return;
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (watched[static_cast<std::size_t>(signal)].users == 0) continue;
+    if (!is_default(current_action(signal))) runtime::come_first(signal);
+  }
 }
 
 int SignalWatch::fd() const noexcept {

@@ -3,7 +3,7 @@
 // Works inside a program of somebody else: a handler that was there is still called after the
 // signal was noted, an ignored signal stays ignored, and the last watch puts everything back.
 // Several may live at once; each sees every signal, on any thread. A handler that the program
-// installs meanwhile has its signal for itself, until another watch is made and comes first again.
+// installs meanwhile has its signal for itself, until another watch is made, or come_first().
 #pragma once
 
 #include <chrono>
@@ -33,6 +33,10 @@ class SignalWatch {
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
+
+  // Puts all watches before a handler that the program has installed meanwhile, which is still
+  // called. A signal that was set to its default or to be ignored is the program's decision.
+  static void come_first();
 
   int fd() const noexcept;  // readable while next() has something
   // Neither blocks.

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "divisi/error.h"
 #include "runtime/labels.h"
+#include "runtime/signal_watch.h"
 
 #include <fmt/format.h>
 
@@ -31,6 +32,7 @@ Session::~Session() = default;
 
 void Session::start() {
   if (!distributed) return;
+  SignalWatch::come_first();  // a main brings its handlers before it starts its task
   announce_labels();
   listen_to_finish();
   // One that came before was heard by nobody.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cxxabi.h>
 #include <memory>
@@ -73,11 +74,25 @@ void end_failed_main() {
   }
 }
 
+// A child that main has forked and that left main is not the worker: it must not say goodbye to the
+// peers, nor tell the launcher how it ended.
+void leave_if_forked(pid_t worker, const WorkerOutcome& outcome) {
+  if (::getpid() == worker) return;
+  if (outcome.exit_code != 0) {
+    log::error("process {}, a fork of this worker, left main: {}", ::getpid(), outcome.text);
+  }
+  std::fflush(nullptr);
+  ::_exit(outcome.exit_code);
+}
+
 // One call of main. Thread cancellation is no failure of main: it goes on unwinding.
 WorkerOutcome attempt(const WorkerConfig& config, const MainFunction& main) {
+  const pid_t worker = ::getpid();
   WorkerOutcome outcome;
   try {
     const int code = main(config.args);
+    if (::getpid() != worker)
+      leave_if_forked(worker, {{}, code, fmt::format("it returned {}", code), {}});
     main_ended(false);
     if (code == 0) return outcome;
     outcome.text = fmt::format("main returned {}", code);
@@ -86,6 +101,7 @@ WorkerOutcome attempt(const WorkerConfig& config, const MainFunction& main) {
   } catch (...) {
     outcome.exception = std::current_exception();
     outcome.text = describe_exception(outcome.exception);
+    leave_if_forked(worker, {{}, kExitMainFailed, outcome.text, {}});
   }
   if (outcome.exception != nullptr) end_failed_main();
   outcome.kind = WorkerOutcome::Kind::kFailed;

@@ -73,6 +73,38 @@ TEST(SignalWatchTest, AnIgnoredSignalStaysIgnored) {
   EXPECT_EQ(::signal(SIGHUP, previous), SIG_IGN);
 }
 
+TEST(SignalWatchTest, ComesBeforeAHandlerThatWasInstalledMeanwhile) {
+  static std::atomic<int> handled{0};
+  static struct sigaction found{};
+  struct sigaction before{};
+  ::sigaction(SIGUSR1, nullptr, &before);
+  {
+    const SignalWatch watch({SIGUSR1});
+    struct sigaction own{};
+    own.sa_flags = SA_SIGINFO;
+    own.sa_sigaction = [](int signal, siginfo_t* info, void* context) {
+      ++handled;
+      if ((found.sa_flags & SA_SIGINFO) != 0) found.sa_sigaction(signal, info, context);
+    };
+    for (int round = 1; round <= 3; ++round) {  // also one that calls us, again and again
+      ::sigaction(SIGUSR1, &own, &found);
+      SignalWatch::come_first();
+      ::raise(SIGUSR1);
+      EXPECT_EQ(handled, round);
+      EXPECT_EQ(watch.next(), SIGUSR1);
+      EXPECT_EQ(watch.next(), std::nullopt);
+    }
+    struct sigaction by_default{};
+    by_default.sa_handler = SIG_DFL;
+    ::sigaction(SIGUSR1, &by_default, nullptr);
+    SignalWatch::come_first();  // the program's decision
+    struct sigaction now{};
+    ::sigaction(SIGUSR1, nullptr, &now);
+    EXPECT_EQ(now.sa_handler, SIG_DFL);
+  }
+  ::sigaction(SIGUSR1, &before, nullptr);
+}
+
 TEST(SignalWatchTest, SeveralWatchesSeeTheSameSignal) {
   const SignalWatch one({SIGTERM});
   const SignalWatch two({SIGTERM, SIGINT});

@@ -149,6 +149,19 @@ class Endings(DitaskTest):
                 self.assertNotIn("ditask: ", err)
                 self.assert_nothing_left()
 
+    def test_a_child_of_a_worker_that_throws_is_its_parents_business(self):
+        for workers in (1, 2):
+            with self.subTest(workers=workers):
+                code, out, err = self.run_ditask(
+                    "--package", PACKAGES, "--main", "actions.fork_and_throw", "--protocol", "ipc",
+                    "--parallel-workers", workers,
+                )
+                self.assertEqual(code, 0, err)
+                self.assertEqual(out.count("child=1 socket=there"), workers, out)
+                self.assertEqual(err.count("only the child"), workers, err)
+                self.assertNotIn("ditask: ", err)
+                self.assert_nothing_left()
+
     def test_a_hangup_is_a_request_to_finish(self):
         for workers in (1, 2):
             with self.subTest(workers=workers):

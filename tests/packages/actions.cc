@@ -91,6 +91,17 @@ void fork_and_exit() {
               ::access(path.c_str(), F_OK) == 0 ? "there" : "gone");
 }
 
+// A child that throws out of main is its parent's business as well.
+void fork_and_throw() {
+  const pid_t child = ::fork();
+  if (child == 0) throw std::runtime_error("only the child");
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  const std::string path = divisi::Parallel::instance().address().substr(6);  // ipc://
+  std::printf("child=%d socket=%s\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+              ::access(path.c_str(), F_OK) == 0 ? "there" : "gone");
+}
+
 void print_much() {
   for (int i = 0; i < 1000; ++i) std::printf("line %d of many\n", i);
 }
@@ -117,5 +128,6 @@ DIVISI_MAIN(lose_node_zero)
 DIVISI_MAIN(lose_node_zero_of_three)
 DIVISI_MAIN(leave_by_exit)
 DIVISI_MAIN(fork_and_exit)
+DIVISI_MAIN(fork_and_throw)
 DIVISI_MAIN(print_much)
 DIVISI_MAIN(die_once)
