@@ -10,6 +10,7 @@ Get msg: Hi
 from .context import Context, OfflineRLContext, OnlineRLContext
 from .errors import Error, TimeoutError, UsageError, WorkerError
 from .event_loop import EventLoop
+from ._frozen import frozen
 from .parallel import Parallel
 from .progress import report_progress
 from .step_timer import StepTimer, epoch_timer
@@ -37,6 +38,7 @@ __all__ = [
     "Waiter",
     "WorkerError",
     "epoch_timer",
+    "frozen",
     "report_progress",
     "suspend",
     "task",

@@ -154,6 +154,8 @@ def run_spawned(
 
 # --- a node without a task: what the message queue of another framework needs ---
 
+def frozen_bytes(array: Any, /) -> Any: ...
+def read_secret_file(path: str, option: str, /) -> Tuple[bytes, str]: ...
 def node_open(
     listen: str,
     attach_to: List[str],

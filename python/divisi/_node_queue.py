@@ -49,7 +49,8 @@ _HELD_BYTES = 64 << 20
 
 class NodeQueue:
     """See the module. `listens(topic)`, where given, says whether a message would find a listener
-    now; until it does, the message waits here."""
+    now; until it does, the message waits here. With a `secret` only queues with the same one are
+    admitted."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class NodeQueue:
         attach_to: Optional[List[str]] = None,
         listens: Optional[Callable[[str], bool]] = None,
         join_timeout: float = 60.0,
+        secret: bytes = b"",
         **_ignored: Any,
     ) -> None:
         """Binds, and waits for those it dials. So a bad address is an error here and not in some
@@ -74,7 +76,9 @@ class NodeQueue:
         self._held_bytes = 0
         self._lock = threading.Lock()
         self._open = False
-        _native.node_open(self.listen_to, self.attach_to, _any_id(), join_timeout=join_timeout)
+        _native.node_open(
+            self.listen_to, self.attach_to, _any_id(), secret=secret, join_timeout=join_timeout
+        )
         self._open = True
         _native.node_subscribe(CHANNEL)
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Union
 
 from . import _native
+from ._secret import chosen_secret
 from ._target import chosen_policy, policy_number, target_arguments
 from .errors import UsageError, WorkerError
 from .event_loop import _check_callable
@@ -87,8 +88,6 @@ class Parallel:
         ``grace``, ``log_dir``, ``log_level``, ``trace``.
         """
         n_parallel_workers = _checked("n_parallel_workers", n_parallel_workers, int)
-        if n_parallel_workers < 1:
-            raise UsageError(f"n_parallel_workers must be at least 1, not {n_parallel_workers}")
         unknown = set(more) - set(_MORE_OPTIONS)
         if unknown:
             raise TypeError(
@@ -115,13 +114,11 @@ class Parallel:
             options["address"] = _checked("address", address, str)
         if max_retries is not None and max_retries != float("inf"):
             options["max_retries"] = _checked("max_retries", max_retries, int)
-            if max_retries < 0:
-                raise UsageError(f"max_retries is at least 0, not {max_retries}")
         if "send_policy" in options:
             options["send_policy"] = policy_number(options["send_policy"])
-        secret = options.pop("secret", None) or _secret_of_environment()
+        secret = chosen_secret(options.pop("secret", None))
         if secret:
-            options["secret"] = secret.encode() if isinstance(secret, str) else bytes(secret)
+            options["secret"] = secret
 
         def run(main_process: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
             if mq_type == "redis":
@@ -389,6 +386,28 @@ _MORE_OPTIONS = {
 _KINDS = {bool: "True or False", int: "an int", float: "a number of seconds", str: "a str"}
 
 
+_LARGEST = 2**31 - 1
+_RANGES = {
+    "n_parallel_workers": (1, _LARGEST),
+    "max_retries": (0, _LARGEST),
+    "max_restarts": (0, _LARGEST),
+    "node_ids": (0, _LARGEST),
+    "ports": (0, 65535),
+    "max_message_bytes": (1, 2**63 - 1),
+    "memory_bytes": (1, 2**63 - 1),
+    "queue_bytes": (1, 2**63 - 1),
+}
+
+
+def _in_range(name: str, given: int) -> int:
+    low, high = _RANGES[name]
+    if given < low:
+        raise UsageError(f"{name} must be at least {low}, not {given}")
+    if given > high:
+        raise UsageError(f"{name} must be at most {high}, not {given}")
+    return given
+
+
 def _text_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
@@ -398,7 +417,7 @@ def _checked(name: str, given: Any, kind: Any) -> Any:
     if kind is str and isinstance(given, os.PathLike):
         given = os.fspath(given)
     if kind is int and isinstance(given, numbers.Integral) and not isinstance(given, bool):
-        return int(given)
+        return _in_range(name, int(given))
     if kind is float and isinstance(given, numbers.Real) and given >= 0:  # type: ignore[operator]
         return float(given)
     if kind not in (int, float) and isinstance(given, kind):
@@ -416,22 +435,12 @@ def _integers(name: str, given: Union[None, int, Iterable[int]]) -> List[int]:
     if given is None:
         return []
     if isinstance(given, int):
-        return [given]
+        return [_in_range(name, given)]
     try:
-        return [int(one) for one in given]
+        numbers_given = [int(one) for one in given]
     except (TypeError, ValueError):
         raise UsageError(f"{name} is an int or a list of them, not {given!r}") from None
-
-
-def _secret_of_environment() -> bytes:
-    path = os.environ.get("DIVISI_SECRET_FILE")
-    if not path:
-        return b""
-    try:
-        with open(path, "rb") as file:
-            return file.read().rstrip(b"\r\n")
-    except OSError as error:
-        raise UsageError(f"DIVISI_SECRET_FILE={path}: {error.strerror}") from None
+    return [_in_range(name, one) for one in numbers_given]
 
 
 def _worker_command() -> List[str]:
@@ -446,6 +455,10 @@ def _entry(main: Callable, args: tuple, kwargs: dict) -> bytes:
     # As multiprocessing spawns: search path, directory and main module first, then the function.
     preparation = multiprocessing.spawn.get_preparation_data("divisi-worker")
     preparation.pop("authkey", None)
+    if not os.path.isfile(preparation.get("init_main_from_path", "")):
+        preparation.pop("init_main_from_path", None)  # of a program that came by standard input
+        if "init_main_from_name" not in preparation:
+            _check_importable(main)
     try:
         return pickle.dumps((preparation, pickle.dumps((main, args, kwargs))))
     except Exception as error:
@@ -453,6 +466,22 @@ def _entry(main: Callable, args: tuple, kwargs: dict) -> bytes:
             f"several workers need a main that other processes can import by name, and arguments "
             f"that can be pickled: {type(error).__name__}: {error}"
         ) from error
+
+
+def _check_importable(main: Any) -> None:
+    """For a program without a file (a notebook, an interactive session, ``python -c``): its functions
+    have the name ``__main__`` in front, and in a worker that is another module."""
+    while isinstance(main, partial):
+        main = main.func
+    where = getattr(main, "__self__", main)  # a method is its object's
+    module = getattr(where, "__module__", None) or type(where).__module__
+    if module == "__main__":
+        name = getattr(main, "__qualname__", type(main).__name__)
+        raise UsageError(
+            f"main ({name}) is defined in a session without a file (a notebook, an interactive session "
+            "or python -c), and workers import it by name: put it into a module and import it from "
+            "there, or run one worker (n_parallel_workers=1)"
+        )
 
 
 def _was_terminated(error: WorkerError, n_parallel_workers: int) -> bool:

@@ -6,6 +6,8 @@
 #include "payload.h"
 
 #include <condition_variable>
+#include <csignal>
+#include <cstdio>
 #include <deque>
 #include <mutex>
 #include <nanobind/nanobind.h>
@@ -14,6 +16,7 @@
 #include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 namespace nb = nanobind;
 
@@ -353,14 +356,47 @@ nb::dict router_stats() {
 
 // --- workers ---
 
+// A child that main has forked, and that left main, is not the worker. It ends as a program would
+// that ends there: the exception that is set, if any, says how.
+[[noreturn]] void leave_fork() {
+  int code = 0;
+  if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_SystemExit) != 0) {
+    const PythonError error;
+    const Object value = Object::steal(PyObject_GetAttrString(error.value(), "code"));
+    if (value && PyLong_Check(value.get())) {
+      code = static_cast<int>(PyLong_AsLong(value.get()));
+    } else if (value && value.get() != Py_None) {
+      PySys_FormatStderr("%S\n", value.get());
+      code = 1;
+    }
+  } else if (PyErr_Occurred() != nullptr) {
+    PyErr_Print();
+    code = 1;
+  }
+  for (const char* const stream : {"stdout", "stderr"}) {
+    PyObject* const file = PySys_GetObject(stream);
+    if (file == nullptr || file == Py_None) continue;
+    Object::steal(PyObject_CallMethod(file, "flush", nullptr));
+    PyErr_Clear();
+  }
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
 // Calls a Python function as a worker's main: its exit code, or MainFailed. `failure` keeps what it
 // raised, for a launcher in the same process.
 int call_main(nb::handle main, std::optional<PythonError>* failure) {
   const Lock lock;
+  const pid_t worker = ::getpid();
   try {
     Py_DECREF(checked(PyObject_CallNoArgs(main.ptr())));
+    if (::getpid() != worker) leave_fork();
     return 0;
   } catch (const PythonError& error) {
+    if (::getpid() != worker) {
+      error.restore();
+      leave_fork();
+    }
     if (failure != nullptr) *failure = error;
     if (error.is(PyExc_SystemExit)) {
       const Object code = Object::steal(PyObject_GetAttrString(error.value(), "code"));
@@ -517,6 +553,12 @@ Inbox& inbox() {
   return *inbox;
 }
 
+nb::tuple read_secret_file(const std::string& path, const std::string& option) {
+  const detail::SecretFile secret = FrontEnd::read_secret_file(path, option);
+  return nb::make_tuple(nb::bytes(secret.value.data(), secret.value.size()),
+                        nb::str(secret.warning.c_str()));
+}
+
 void node_open(std::string listen, std::vector<std::string> attach_to, int node_id,
                std::set<std::string> labels, std::string job_id, nb::bytes secret,
                bool allow_pickle, double join_timeout) {
@@ -670,6 +712,8 @@ NB_MODULE(_native, m) {
   m.def("is_spawned", &FrontEnd::is_spawned);
   m.def("run_spawned", &run_spawned);
 
+  m.def("frozen_bytes", [](nb::handle object) { return give(frozen_bytes(object.ptr())); });
+  m.def("read_secret_file", &read_secret_file);
   m.def("node_open", &node_open, nb::arg("listen"), nb::arg("attach_to"), nb::arg("node_id"),
         nb::arg("labels") = std::set<std::string>(), nb::arg("job_id") = "",
         nb::arg("secret") = nb::bytes(""), nb::arg("allow_pickle") = false,

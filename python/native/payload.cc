@@ -200,8 +200,8 @@ struct View {
   }
 };
 
-// Nobody will write to these bytes: they are immutable, or an array that says so down to its
-// owner. A read-only view of an array that somebody else fills is not enough.
+// Nobody can write to these bytes: they are immutable, or an array over such. An array that owns
+// its memory and says that it is read-only is not enough: its owner can take that back.
 bool is_frozen(PyObject* object) {
   Object base = Object::share(object);
   while (true) {
@@ -221,10 +221,24 @@ bool is_frozen(PyObject* object) {
     View view;
     if (!view.open(base.get(), PyBUF_FULL_RO) || view.buffer.readonly == 0) return false;
     Object next = Object::steal(attribute(base.get(), "base"));
-    if (next.get() == Py_None) return true;
+    if (next.get() == Py_None) return false;
     base = std::move(next);
   }
 }
+
+}  // namespace
+
+Object frozen_bytes(PyObject* object) {
+  View view;
+  view.is_open = PyObject_GetBuffer(object, &view.buffer, PyBUF_C_CONTIGUOUS) == 0;
+  if (!view.is_open) throw PythonError();
+  PyObject* const keeper = checked(PyMemoryView_FromObject(object));
+  return make_buffer(Buffer::wrap(view.buffer.buf, static_cast<std::size_t>(view.buffer.len),
+                                  [keeper] { drop(keeper); }),
+                     false);
+}
+
+namespace {
 
 // The bytes that `object` exposes, kept alive by a memoryview. Bytes that somebody may still write
 // to are copied, if they are so many that packing does not copy them anyway.

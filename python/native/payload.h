@@ -37,4 +37,8 @@ Call from_args(const Args& args);
 // The read-only bytes object behind received arrays; added to the module.
 void add_buffer_type(PyObject* module);
 
+// The memory of an array, read-only from now on for whoever gets it from here. The caller promises
+// that nobody writes to it any more, so it is sent without a copy.
+Object frozen_bytes(PyObject* object);
+
 }  // namespace divisi::python

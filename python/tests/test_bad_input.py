@@ -4,11 +4,14 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from small_programs import DEADLINE_S, PACKAGES
 
 import divisi
 from divisi import EventLoop, Parallel
@@ -554,6 +557,18 @@ def main():
         ({"attach_to": ["no address"]}, ValueError, "no address"),
         ({"max_retries": -1, "auto_recover": True}, ValueError, "max_retries"),
         ({"protocol": "tcp", "address": "no.such.host.invalid"}, Exception, "no.such.host.invalid"),
+        ({"queue_bytes": -1}, ValueError, "queue_bytes must be at least 1, not -1"),
+        ({"queue_bytes": 0}, ValueError, "queue_bytes must be at least 1, not 0"),
+        ({"queue_bytes": 10**30}, ValueError, "queue_bytes must be at most"),
+        ({"memory_bytes": -1}, ValueError, "memory_bytes"),
+        ({"max_message_bytes": 2**64}, ValueError, "max_message_bytes"),
+        ({"max_restarts": -1}, ValueError, "max_restarts"),
+        ({"max_retries": 2**40, "auto_recover": True}, ValueError, "max_retries must be at most"),
+        ({"node_ids": 2**40}, ValueError, "node_ids must be at most"),
+        ({"node_ids": 2**31 - 1}, ValueError, "node_ids: the ids of 2 workers from 2147483647 on are too large"),
+        ({"job_id": "x" * 2000}, ValueError, "job_id has 2000 bytes; it may have at most 1024"),
+        ({"secret": ""}, ValueError, "secret is empty"),
+        ({"secret": b""}, ValueError, "secret is empty"),
     ],
     ids=str,
 )
@@ -580,6 +595,52 @@ def test_parameters_of_the_wrong_type(arguments):
 def test_a_missing_secret_file(run_program):
     ended = run_program("def main(): pass" + RUN, options(), env={"DIVISI_SECRET_FILE": "/nonexistent/secret"})
     failed(ended, "/nonexistent/secret")
+
+
+@pytest.mark.parametrize(
+    "content, text", [("", "is empty"), (" \n\t", "is empty"), ("q" * 5000, "is longer than 4096 bytes")],
+    ids=["nothing", "blanks", "long"],
+)
+def test_a_secret_file_that_holds_no_secret(run_program, tmp_path, content, text):
+    (tmp_path / "secret").write_text(content)
+    env = {"DIVISI_SECRET_FILE": str(tmp_path / "secret")}
+    failed(run_program("def main(): pass" + RUN, options(), env=env), text)
+
+
+def test_a_secret_file_that_others_can_read_is_told_of_once(run_program, tmp_path):
+    (tmp_path / "secret").write_text("s3cret\n")
+    (tmp_path / "secret").chmod(0o644)
+    env = {"DIVISI_SECRET_FILE": str(tmp_path / "secret")}
+    ended = run_program("def main(): pass" + RUN, options(), env=env).ok()
+    assert ended.err.count("can be read by others; chmod 600 it") == 1, ended
+
+
+@pytest.mark.parametrize("name", ["main", "train"])
+def test_a_main_of_a_session_without_a_file_names_the_cause(name):
+    program = (
+        "from divisi import Parallel\n"
+        f"def {name}(): pass\n"
+        f"Parallel.runner(n_parallel_workers=2, join_timeout=5)({name})\n"
+    )
+    for arguments, given in ((["-c", program], None), (["-"], program)):
+        ended = subprocess.run(
+            [sys.executable, *arguments], input=given, text=True, capture_output=True, timeout=DEADLINE_S,
+            env={**os.environ, "PYTHONPATH": PACKAGES},
+        )
+        assert ended.returncode == 1, ended
+        last = ended.stderr.strip().splitlines()[-1]
+        assert f"main ({name}) is defined in a session without a file" in last, ended
+        assert "put it into a module" in last
+
+
+def test_a_function_of_a_module_runs_from_a_session_without_a_file(tmp_path):
+    (tmp_path / "mine.py").write_text("def main(): print('ran')\n")
+    program = "import mine\nfrom divisi import Parallel\nParallel.runner(n_parallel_workers=2)(mine.main)\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], text=True, capture_output=True, timeout=DEADLINE_S, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": PACKAGES},
+    )
+    assert (ended.returncode, ended.stdout.count("ran")) == (0, 2), ended
 
 
 def test_a_runner_inside_a_run(run_program):

@@ -23,9 +23,10 @@ class FakeNative:
         self.topics = set()
         self.closed = 0
 
-    def node_open(self, listen, attach_to, node_id, join_timeout):
+    def node_open(self, listen, attach_to, node_id, secret, join_timeout):
         assert node_id > 0 and join_timeout > 0
         self.opened = (listen, attach_to)
+        self.secret = secret
 
     def node_publish(self, channel, data):
         assert channel == CHANNEL
@@ -78,6 +79,13 @@ def clock(native, monkeypatch):
     made = Clock(native)
     monkeypatch.setattr(_node_queue, "time", SimpleNamespace(monotonic=lambda: made.now))
     return made
+
+
+def test_the_secret_reaches_the_transport(native):
+    NodeQueue(listen_to="ipc:///tmp/a", secret=b"s3cret")
+    assert native.secret == b"s3cret"
+    NodeQueue(listen_to="ipc:///tmp/a")
+    assert native.secret == b""
 
 
 def test_it_binds_when_it_is_made_and_ignores_what_it_does_not_know(native):

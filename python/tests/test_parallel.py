@@ -69,8 +69,8 @@ def main():
             if heard:
                 break
             time.sleep(0.03)
-        heard.wait(1)
-        task.router.barrier()
+        if not heard:  # a busy machine: the 30 tries are over; the other one's events still come
+            heard.wait(1)
     tell(me(), heard[0])
 """
         + RUN,
@@ -87,9 +87,8 @@ def main():
     with task.start():
         task.on("count", heard.add)
         def step(ctx):
+            time.sleep(0.2 + 0.1 * me())
             task.emit("count", ctx.total_step, only_remote=True)
-            if ctx.total_step == 0:
-                task.router.barrier()  # nobody ends before the other has begun
         task.use(step)
         task.run(max_step=10)
     tell(me(), len(heard))
@@ -143,63 +142,65 @@ def main():
     assert "in step" in ended.err, "the worker's own traceback"
 
 
-def test_A054_a_node_that_left_does_not_disturb_the_sender(run_program, options):
+@pytest.mark.parametrize("size", [1, 2_000_000])
+@pytest.mark.parametrize("pause", [0, 0.01, None], ids=["at_once", "meanwhile", "afterwards"])
+def test_A054_a_node_that_left_does_not_disturb_the_sender(run_program, options, pause, size):
     ended = run_program(
         """
 def main():
+    pause, size = json.loads(sys.argv[2])
     with task.start():
         if me() == 0:
-            heard = Gathered()
-            task.on("greeting", heard.add)
-            heard.wait(1)
+            assert task.wait_for("greeting", timeout=60) is not None
             return
         left = Gathered()
         task.router.on("peer_left", left.add)
-        task.emit("greeting", 0)
-        left.wait(1)
-        for i in range(1, 10):
-            task.emit("greeting", i)
-        tell(list(left), i)
+        for i in range(10):
+            task.emit("greeting", bytes(size))
+            if pause is not None:
+                time.sleep(pause)
+            elif i == 0:
+                left.wait(1)
+        tell(i)
 """
         + RUN,
         options(2),
+        json.dumps([pause, size]),
     ).ok()
-    assert ended.results == [[[0], 9]]
+    assert ended.results == [[9]]
 
 
 RECOVER = """
 def main():
-    heard = Gathered()
     with task.start():
-        for name in ("recovered_p1", "go_on", "from_p2", "heard_p2"):
-            task.on(name, lambda name=name: heard.add(name))
-        if me() == 1:
+        if me() == 0:
+            recovered = threading.Event()
+            task.on("recovered_p1", recovered.set)
+            assert recovered.wait(60), "node 0 never heard of the recovery"
+        elif me() == 1:
+            heard = Gathered()
+            task.on("greeting", heard.add)
             if task.router._retries == 0:
+                heard.wait(3)  # in the middle of the traffic
                 raise RuntimeError("P1 Error")
             task.emit("recovered_p1", only_remote=True)
-            heard.wait(1)
+            heard.wait(len(heard) + 1)
             task.emit("heard_p2", only_remote=True)
-        elif me() == 0:
-            heard.wait(1)
-            task.emit("go_on", only_remote=True, to=2)
         else:
-            while "go_on" not in heard:
-                heard.wait(len(heard) + 1)
-            task.emit("from_p2", only_remote=True, to=1)
+            heard = threading.Event()
+            task.on("heard_p2", heard.set)
+            for i in range(6000):  # all the time, also while node 1 fails and is called again
+                task.emit("greeting", i, only_remote=True)
+                if heard.wait(0.01):
+                    break
+            assert heard.is_set(), "node 1 is deaf after its recovery"
         tell(me(), task.router.retries)
-        task.router.barrier()
-        tell(me(), heard)
 """
 
 
 def test_A055_auto_recover_calls_main_again(run_program, options):
     ended = run_program(RECOVER + RUN, options(3, auto_recover=True, max_retries=1)).ok()
-    told = {0: [], 1: [], 2: []}
-    for node, value in ended.results:
-        told[node].append(value)
-    assert [told[node][0] for node in range(3)] == [0, 1, 0]
-    assert "recovered_p1" in told[0][1]
-    assert told[1][1] == ["from_p2"]
+    assert ended.of_nodes() == {0: 0, 1: 1, 2: 0}
 
 
 def test_A056_no_retry_is_left(run_program, options):
@@ -213,8 +214,8 @@ def test_A057_the_first_to_end_ends_all(run_program, options):
         """
 def main():
     with task.start():
-        task.use(lambda ctx: time.sleep(0.01))
-        task.run(max_step=100000 if me() == 0 else 2)
+        task.use(lambda ctx: time.sleep(0.5))
+        task.run(max_step=10 if me() == 0 else 2)
         tell(me(), task.ctx.total_step)
 """
         + RUN,
@@ -222,7 +223,7 @@ def main():
     ).ok()
     steps = ended.of_nodes()
     assert set(steps) == {0, 1, 2}
-    assert steps[0] < 99999 and steps[1] <= 1 and steps[2] <= 1
+    assert all(step < 7 for step in steps.values())
 
 
 def test_A058_finish_spreads_over_attached_nodes(start_program, free_ports):
@@ -230,18 +231,12 @@ def test_A058_finish_spreads_over_attached_nodes(start_program, free_ports):
         """
 def main():
     with task.start():
-        linked = threading.Event()
-        task.on("linked", linked.set)
-        if me() == 0:
-            assert task.router.wait_for_peers(2)
-            task.emit("linked")
-        assert linked.wait(60)
         def step(ctx):
-            time.sleep(0.02)
+            time.sleep(1)
             if me() == 1 and ctx.total_step == 1:
                 task.finish = True
         task.use(step)
-        task.run(max_step=100000)
+        task.run(max_step=20)
         tell(me(), task.ctx.total_step)
 """
         + RUN
@@ -258,7 +253,7 @@ def main():
     steps = {**two.end().ok().of_nodes(), **one.end().ok().of_nodes()}
     assert set(steps) == {0, 1, 2}
     assert steps[1] == 1
-    assert all(step < 99999 for step in steps.values())
+    assert all(step < 19 for step in steps.values())
 
 
 def test_A059_the_greeting_arrives_in_every_start(run_program):
@@ -338,31 +333,33 @@ def test_A064_wrong_parameters(free_ports):
         Parallel.get_node_addrs(2, protocol="tcp", ports=[1, 2, 3])
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_A065_an_occupied_port(run_program, workers):
+@pytest.mark.parametrize("workers, taken", [(1, 0), (2, 0), (2, 1), (4, 3)])
+def test_A065_an_occupied_port(run_program, free_ports, workers, taken):
+    ports = free_ports(workers)
     with socket.socket() as occupied:
-        occupied.bind(("127.0.0.1", 0))
+        occupied.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        occupied.bind(("127.0.0.1", ports[taken]))
         occupied.listen()
-        port = occupied.getsockname()[1]
-        options = {"n_parallel_workers": workers, "protocol": "tcp", "address": "127.0.0.1",
-                   "ports": [port, *range(port + 1, port + workers)]}
+        options = {"n_parallel_workers": workers, "protocol": "tcp", "address": "127.0.0.1", "ports": ports}
         ended = run_program(
             """
 def main():
     tell("main must not run")
 
 if __name__ == "__main__":
+    began = time.monotonic()
     try:
         Parallel.runner(**json.loads(sys.argv[1]))(main)
     except Error as error:
-        tell(str(error), getattr(error, "exit_code", None))
+        tell(str(error), getattr(error, "exit_code", None), time.monotonic() - began)
 """,
             json.dumps(options),
         ).ok()
     assert len(ended.results) == 1, ended
-    text, code = ended.results[0]
-    assert f"127.0.0.1:{port}" in text
+    text, code, took = ended.results[0]
+    assert f"127.0.0.1:{ports[taken]}" in text
     assert code == 3
+    assert took < 10
 
 
 def test_A066_a_runner_may_run_again_in_one_process(start_program, free_ports):
@@ -429,7 +426,7 @@ def main():
         task.wait_for("never")
 """
         + CATCH,
-        options(3, grace=0.5),
+        options(3),
     )
     text, code, node = failure(ended)
     assert "node 1" in text
@@ -452,15 +449,12 @@ def main():
         if count == 1000:
             end.set()
     with task.start():
-        if me() == 0:
-            task.router.barrier()
+        if me() == 0:  # which leaves after the last emit
             for i in range(1000):
                 task.emit("data", i.to_bytes(8, "little") + bytes(99992), only_remote=True)
         else:
             task.on("data", receive)
-            task.router.barrier()
             assert end.wait(60), count
-        task.router.barrier()
     if me() != 0:
         tell(me(), [count, list(sizes), wrong])
 """
@@ -940,3 +934,76 @@ def main():
         options(2),
     ).ok()
     assert ended.of_nodes() == {0: [0, 10, 0], 1: [10, 0, 0]}
+
+
+def test_a_forked_child_that_leaves_main_is_not_the_worker(run_program):
+    ended = run_program(
+        """
+def main():
+    heard = Gathered()
+    codes = []
+    with task.start():
+        task.on("e", heard.add)
+        task.router.barrier()
+        if me() == 1:
+            for how in ("raise", "exit", "return"):
+                pid = os.fork()
+                if pid == 0:
+                    if how == "raise":
+                        raise RuntimeError("only the child")
+                    if how == "exit":
+                        sys.exit(5)
+                    return
+                codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            task.emit("e", codes, only_remote=True)
+        else:
+            heard.wait(1)
+            tell(heard[0])
+        task.router.barrier()
+"""
+        + RUN,
+        ipc(2),
+    ).ok()
+    assert ended.results == [[[1, 5, 0]]]
+    assert "RuntimeError: only the child" in ended.err
+
+
+def test_a_forked_child_of_a_single_worker_does_not_go_on_with_the_program(run_program):
+    ended = run_program(
+        """
+def main():
+    pid = os.fork()
+    if pid == 0:
+        raise RuntimeError("only the child")
+    tell(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+if __name__ == "__main__":
+    Parallel.runner(n_parallel_workers=1)(main)
+    tell("after", os.getpid() == os.getpgid(0))
+"""
+    ).ok()
+    assert ended.results == [[1], ["after", True]]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_signal_handler_of_the_program_does_not_keep_its_signal(start_program, workers):
+    program = start_program(
+        """
+def main():
+    hits = []
+    signal.signal(signal.SIGTERM, lambda number, frame: hits.append(number))
+    with task.start():
+        tell("runs")
+        task.use(lambda ctx: time.sleep(0.01))
+        task.run()
+    tell("hits", hits)
+"""
+        + RUN,
+        ipc(workers, log_level="error"),
+    )
+    for _ in range(workers):
+        program.wait_line("runs")
+    program.process.send_signal(signal.SIGTERM)
+    ended = program.end()
+    assert ended.code == 128 + signal.SIGTERM, ended
+    assert ended.results == [["hits", [signal.SIGTERM]]] * workers

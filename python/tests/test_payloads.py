@@ -1,7 +1,10 @@
 """What may be an argument of an event: every type, as it arrives in another process."""
 import json
 
+import numpy as np
 import pytest
+
+import divisi
 
 CASES = '''
 import collections, dataclasses, datetime, decimal, enum, fractions, struct, uuid
@@ -366,6 +369,70 @@ def main():
                 owner[:] = i
                 task.emit("e", view, only_remote=True)
                 owner[:] = -1
+        else:
+            heard.wait(20)
+            tell([int(array.min()) for array in heard], [int(array.max()) for array in heard])
+        task.router.barrier()
+
+if __name__ == "__main__":
+    Parallel.runner(n_parallel_workers=2)(main)
+"""
+    ).ok()
+    assert ended.results == [[list(range(20))] * 2]
+
+
+def test_an_array_that_is_thawed_after_the_emit_arrives_as_it_was(run_program):
+    ended = run_program(
+        CASES
+        + """
+def main():
+    heard = Gathered()
+    with task.start():
+        task.on("e", heard.add)
+        task.router.barrier()
+        if me() == 1:
+            array = np.zeros(500000)
+            for i in range(20):
+                array.setflags(write=True)
+                array[:] = i
+                array.setflags(write=False)
+                task.emit("e", array, only_remote=True)
+        else:
+            heard.wait(20)
+            tell([int(array.min()) for array in heard], [int(array.max()) for array in heard])
+        task.router.barrier()
+
+if __name__ == "__main__":
+    Parallel.runner(n_parallel_workers=2)(main)
+"""
+    ).ok()
+    assert ended.results == [[list(range(20))] * 2]
+
+
+def test_a_frozen_array_cannot_be_thawed_and_is_not_copied(run_program):
+    array = np.arange(20000.0).reshape(100, 200)
+    view = divisi.frozen(array)
+    assert np.shares_memory(view, array) and (view == array).all() and view.dtype == array.dtype
+    with pytest.raises(ValueError):
+        view.setflags(write=True)
+    turned = divisi.frozen(array.T)  # not C-contiguous: a copy of its own
+    assert (turned == array.T).all() and not np.shares_memory(turned, array)
+    for odd in (np.zeros(0), np.zeros((3, 0)), np.array(5), np.zeros(4, "M8[s]")):
+        assert divisi.frozen(odd).shape == odd.shape and divisi.frozen(odd).dtype == odd.dtype
+    with pytest.raises(TypeError, match="objects"):
+        divisi.frozen(np.array([object()]))
+    ended = run_program(
+        CASES
+        + """
+def main():
+    heard = Gathered()
+    with task.start():
+        task.on("e", heard.add)
+        task.router.barrier()
+        if me() == 1:
+            arrays = [np.full(100000, float(i)) for i in range(20)]
+            for array in arrays:
+                task.emit("e", divisi.frozen(array), only_remote=True)
         else:
             heard.wait(20)
             tell([int(array.min()) for array in heard], [int(array.max()) for array in heard])

@@ -5,6 +5,7 @@
 #include "event/loop_core.h"
 #include "event/strand.h"
 #include "runtime/network.h"
+#include "runtime/secret_file.h"
 #include "runtime/task_core.h"
 #include "runtime/worker.h"
 
@@ -157,6 +158,12 @@ int FrontEnd::run_spawned(
           return failure(error.code(), "{}", error.what());
         }
       });
+}
+
+SecretFile FrontEnd::read_secret_file(const std::string& path, std::string_view option) {
+  Result<runtime::Secret> secret = runtime::read_secret_file(path, option);
+  if (!secret) throw UsageError(std::string(secret.error().message()));
+  return {std::move(secret->value), std::move(secret->warning)};
 }
 
 void FrontEnd::open_node(const NodeSpec& spec) {

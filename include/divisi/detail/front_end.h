@@ -74,6 +74,12 @@ struct ForeignEntry {
   std::vector<std::string> search_path;
 };
 
+// A secret file, read by the rules of ditask; `warning` is empty or for the log.
+struct SecretFile {
+  std::string value;
+  std::string warning;
+};
+
 struct NodeSpec {
   std::string listen;
   std::vector<std::string> attach_to;
@@ -132,6 +138,9 @@ class DIVISI_API FrontEnd {
   // UsageError when there is none. main throws MainFailed to be tried again under auto_recover.
   static int run_spawned(
       const std::function<std::function<int()>(const ForeignEntry& entry)>& resolve);
+
+  // Throws UsageError that begins with `option`, which named the file.
+  static SecretFile read_secret_file(const std::string& path, std::string_view option);
 
   // A node without a worker around it, until close_node().
   static void open_node(const NodeSpec& spec);

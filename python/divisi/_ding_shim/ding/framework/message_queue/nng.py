@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Optional
 
 from divisi._node_queue import NodeQueue
+from divisi._secret import secret_of_environment
 
 from .mq import MQ
 
@@ -19,4 +20,4 @@ class NNGMQ(NodeQueue, MQ):
         self, listen_to: str, attach_to: Optional[List[str]] = None, **_ignored: Any
     ) -> None:
         """Binds `listen_to` and dials `attach_to`."""
-        super().__init__(listen_to, attach_to)
+        super().__init__(listen_to, attach_to, secret=secret_of_environment())
