@@ -1,6 +1,9 @@
 """ContextExchanger, ModelExchanger, PeriodicalModelExchanger, Barrier: programs of several processes."""
 
+import json
 import signal
+
+import pytest
 
 MODEL = '''
 import math
@@ -78,14 +81,14 @@ def collect(ctx):
     ctx.env_episode += 1
 
 seen = []
-def run_both(**options):
+def run_both(waits=True, **options):
     with task.start(ctx=OnlineRLContext()):
         over = heard("finish")
         play(Role.LEARNER if me() == 0 else Role.COLLECTOR)
         task.use(ContextExchanger(skip_n_iter=1, **options))
         task.use(learn if me() == 0 else collect)
         task.run(max_step=3)
-        if me() == 1:
+        if me() == 1 and waits:
             over.wait(1)  # a collector that stops first would finish the learner before its third iteration
     tell(me(), seen)
 '''
@@ -98,6 +101,14 @@ def test_A100_learner_and_collector_exchange_their_contexts(run_program):
     nodes = ended.of_nodes()
     assert nodes[0] == [[2, 4, 8, 1, 1], [2, 4, 8, 2, 2], [2, 4, 8, 3, 3]]
     assert nodes[1] == [0, 1, 2]
+
+
+def test_A100_nobody_waits_for_the_end_of_the_other(run_program):
+    ended = run_program(MODEL + CONTEXTS + "def main(): run_both(waits=False)\n" + BOTH).ok()
+    nodes = ended.of_nodes()
+    # The collector's finish may end the learner before its last iteration.
+    assert nodes[0] == [[2, 4, 8, i, i] for i in range(1, len(nodes[0]) + 1)] and 1 <= len(nodes[0]) <= 3
+    assert len(nodes[1]) == 3 and nodes[1][0] == 0 and all(seen > 0 for seen in nodes[1][1:])
 
 
 def test_A100_with_a_storage_loader_the_payload_is_a_handle(run_program, tmp_path):
@@ -251,6 +262,47 @@ def test_A102_the_same_with_a_model_loader(run_program, tmp_path):
     main = f"def main(): run_both(lambda model: Loader({str(tmp_path)!r}, model))\n"
     nodes = run_program(LOADER + MODELS + main + BOTH).ok().of_nodes()
     assert nodes[1] == [[0, 1, 2], False, 1]
+
+
+def test_A102_predictions_change_when_nobody_is_kept_in_step(run_program):
+    program = MODEL + """
+def main():
+    with task.start(ctx=OnlineRLContext()):
+        play(Role.LEARNER if me() == 0 else Role.COLLECTOR)
+        model, seen = Model(), []
+        def train(ctx):
+            model.w += 1
+        task.use(ModelExchanger(model))
+        task.use(train if me() == 0 else lambda ctx: seen.append(model.w[0]))
+        task.run(**({} if me() == 0 else {"max_step": 10}))
+        if me() == 1:
+            tell(seen)
+""" + BOTH
+    ((seen,),) = run_program(program).ok().results
+    assert len(seen) == 10 and seen == sorted(set(seen)), seen
+
+
+def test_A103_no_model_serves_too_long_when_nobody_is_kept_in_step(run_program):
+    program = MODEL + """
+def main():
+    with task.start(ctx=OnlineRLContext()):
+        model, seen = Model(), []
+        exchanger = (PeriodicalModelExchanger(model, "send", period=3) if me() == 0 else
+                     PeriodicalModelExchanger(model, "receive", period=3, stale_toleration=3))
+        task.use(exchanger)
+        def step(ctx):
+            time.sleep(0.3)
+            if me() == 0:
+                model.w += 1
+            elif ctx.total_step > 0:
+                seen.append(exchanger.model_id)
+        task.use(step)
+        task.run(max_step=8)
+        if me() == 1:
+            tell(seen)
+""" + BOTH
+    ((seen,),) = run_program(program).ok().results
+    assert seen and all(seen.count(model) <= 3 for model in seen), seen
 
 
 def test_a_torch_module_is_exchanged_and_takes_arrays(run_program):
@@ -545,3 +597,83 @@ if __name__ == "__main__":
     ended = run_program(program)
     assert ended.code != 0
     assert "node 0 expects 1 peers at its barrier; after 0.2 s these are connected: []" in ended.err
+
+
+# --- the barrier ---
+
+BARRIERS = """
+import random
+from divisi.middleware import Barrier
+
+def main():
+    topology, longest = sys.argv[2], float(sys.argv[3])
+    n, times = task.router.n_parallel_workers, []
+    with task.start():
+        def before(ctx):
+            time.sleep(random.uniform(0.2, 1) * longest)
+            times.append(time.monotonic())
+            yield
+            times.append(time.monotonic())
+        def after(ctx):
+            times.append(time.monotonic())
+            yield
+            time.sleep(random.uniform(0.2, 1) * longest)
+            times.append(time.monotonic())
+        task.use(before)
+        task.use(Barrier((n - 1 if me() == 0 else 0) if topology == "star" else n - 1 - me()))
+        task.use(after)
+        task.run(max_step=2)
+    tell(me(), times)
+
+if __name__ == "__main__":
+    Parallel.runner(**json.loads(sys.argv[1]))(main)
+"""
+
+
+def nobody_passes_before_all_have_come(ended, nodes):
+    rows = ended.of_nodes()
+    assert set(rows) == set(range(nodes)) and all(len(row) == 8 for row in rows.values())
+    # Each step: they come, they go; backward they come, they go.
+    for come in (0, 2, 4, 6):
+        assert max(row[come] for row in rows.values()) <= min(row[come + 1] for row in rows.values())
+
+
+@pytest.mark.parametrize("topology", ["star", "mesh"])
+def test_A104_four_nodes_step_together(run_program, free_ports, topology):
+    options = {"n_parallel_workers": 4, "protocol": "tcp", "address": "127.0.0.1", "ports": free_ports(4),
+               "topology": topology}
+    nobody_passes_before_all_have_come(run_program(BARRIERS, json.dumps(options), topology, 1).ok(), 4)
+
+
+def test_A105_who_waits_for_a_node_that_does_not_come_gets_a_timeout_error(run_program, free_ports):
+    program = """
+from divisi.middleware import Barrier
+
+def main():
+    with task.start():
+        ended = Gathered()
+        task.on("ended", ended.add)
+        task.use(Barrier(3 - me(), timeout=5))
+        if me() != 2:
+            task.use(Barrier(3 - me(), timeout=5))
+        try:
+            task.run(max_step=2)
+            tell(me(), "ended")
+        except TimeoutError as error:
+            tell(me(), str(error))
+        task.emit("ended", me(), only_remote=True)
+        ended.wait(3)  # nobody's finish comes before the others are done
+
+if __name__ == "__main__":
+    Parallel.runner(**json.loads(sys.argv[1]))(main)
+"""
+    options = {"n_parallel_workers": 4, "protocol": "tcp", "address": "127.0.0.1", "ports": free_ports(4)}
+    told = run_program(program, json.dumps(options)).ok().of_nodes()
+    assert told.pop(2) == "ended"
+    assert set(told) == {0, 1, 3}
+    assert all("2" in text for text in told.values()), told
+
+
+def test_A106_eight_nodes_step_together(run_program):
+    options = {"n_parallel_workers": 8}
+    nobody_passes_before_all_have_come(run_program(BARRIERS, json.dumps(options), "mesh", 0.3).ok(), 8)

@@ -351,8 +351,11 @@ def test_A091_a_pending_recv_reports_a_killed_child(start, method):
     pid = supervisor.get_child_attr(1, "pid")
     ask(supervisor, 1, "block")
     waiter = Waiter(supervisor.recv)
+    until(lambda: supervisor._inbox._led)  # it is pending
+    killed = time.monotonic()
     os.kill(pid, signal.SIGKILL)
     error = waiter.done().error
+    assert time.monotonic() - killed < 10
     assert isinstance(error, WorkerLost)
     assert f"child 1 (pid {pid}) was killed by SIGKILL" in str(error)
     assert call(supervisor, 0, "step").data == 1

@@ -84,35 +84,40 @@ def test_A002_backward_resumes_the_suspended_step(task):
         assert len(task._backward_stack) == 0
 
 
+def until(condition):
+    deadline = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 def test_A003_async_forward(task):
     with task.start(async_mode=True, ctx=Pipeline()):
-        for _ in range(2):
-            assert task.forward(step(0)).sync() is task
-            task.forward(step(1)).sync()
+        for i in range(4):
+            assert task.forward(step(i % 2)) is task
+            until(lambda: len(task.ctx.pipeline) == i + 1)  # nobody calls sync
         assert task.ctx.pipeline == [0, 1, 0, 1]
+        assert task.sync() is task
         task.renew()
         assert task.ctx.total_step == 1
 
 
 def test_A004_async_backward_is_joined_by_sync(task):
-    s0_has_run = threading.Event()
-
     def s0(ctx):
+        time.sleep(0.1)
         ctx.pipeline.append(0)
-        s0_has_run.set()
         yield
         ctx.pipeline.append(0)
 
     def s1(ctx):
-        assert s0_has_run.wait(SOON)
+        until(lambda: ctx.pipeline == [0])  # it takes longer than s0
         ctx.pipeline.append(1)
 
     with task.start(async_mode=True, ctx=Pipeline()):
         task.forward(s0)
         task.forward(s1)
-        task.sync()
-        assert task.backward() is task
-        task.sync()
+        until(lambda: len(task.ctx.pipeline) == 2 and len(task._backward_stack) == 1)  # no sync
+        assert task.backward().sync() is task
         assert task.ctx.pipeline == [0, 1, 0]
         assert len(task._backward_stack) == 0
 
@@ -229,16 +234,18 @@ def test_A009_a_wrapped_child_runs_inside_its_mother(task):
     trace = []
 
     def child(ctx):
-        trace.append(3 * ctx.total_step + 1)
+        trace.append(3 * ctx.total_step)
         yield
         trace.append(3 * ctx.total_step + 2)
 
     wrapped = task.wrap(child)
 
     def mother(ctx):
-        trace.append(3 * ctx.total_step)
         back = wrapped(ctx)
+        trace.append(3 * ctx.total_step + 1)
         back()
+        # Here, and not only in the backward phase of the iteration.
+        assert trace[-1] == 3 * ctx.total_step + 2
 
     with task.start():
         task.use(mother)
@@ -595,8 +602,10 @@ def test_A027_back_of_a_plain_function_does_nothing(task):
         back = task.wrap(lambda ctx: trace.append("forward"))(task.ctx)
         back()
         back()
+        assert trace == ["forward"]
         back = task.wrap(suspending("s", trace))(task.ctx)
         back()
+        assert trace == ["forward", "s+", "s-"]
         back()
         task.backward()
     assert trace == ["forward", "s+", "s-"]
