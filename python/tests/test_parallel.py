@@ -256,7 +256,11 @@ def main():
     assert all(step < 19 for step in steps.values())
 
 
-def test_A059_the_greeting_arrives_in_every_start(run_program):
+@pytest.mark.parametrize("protocol, starts", [("ipc", 100), ("tcp", 10)])
+def test_A059_the_greeting_arrives_in_every_start(run_program, free_ports, protocol, starts):
+    options = {"n_parallel_workers": 2, "log_level": "error", "protocol": protocol}
+    if protocol == "tcp":
+        options.update(address="127.0.0.1", ports=free_ports(2))
     ended = run_program(
         """
 def main():
@@ -270,12 +274,14 @@ def main():
             task.emit("greeting_0", "Hi from node 1")
 
 if __name__ == "__main__":
-    for i in range(100):
-        Parallel.runner(n_parallel_workers=2, log_level="error")(main)
+    for i in range(int(sys.argv[2])):
+        Parallel.runner(**json.loads(sys.argv[1]))(main)
 """,
+        json.dumps(options),
+        starts,
         timeout=600,  # a hundred programs
     ).ok()
-    assert ended.results == [["Hi from node 1"]] * 100
+    assert ended.results == [["Hi from node 1"]] * starts
 
 
 HELLO = """
