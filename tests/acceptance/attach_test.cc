@@ -26,12 +26,9 @@ using jobs::Folder;
 using jobs::Gathered;
 using jobs::kSoon;
 using jobs::Launched;
+using jobs::node;
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
-
-int node() {
-  return task.router().node_id();
-}
 
 // --- A058 ---
 

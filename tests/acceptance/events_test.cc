@@ -15,7 +15,6 @@ using divisi::Context;
 using divisi::Kwargs;
 using divisi::only_remote;
 using divisi::Parallel;
-using divisi::ParallelOptions;
 using divisi::Target;
 using divisi::task;
 using jobs::demand;
@@ -23,16 +22,10 @@ using jobs::failure_of;
 using jobs::Gathered;
 using jobs::kSoon;
 using jobs::Launched;
+using jobs::node;
+using jobs::workers;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-int node() {
-  return task.router().node_id();
-}
-
-ParallelOptions workers(int n) {
-  return {.n_parallel_workers = n, .log_level = "error"};
-}
 
 std::vector<int> up_to(int n) {
   std::vector<int> numbers(static_cast<std::size_t>(n));

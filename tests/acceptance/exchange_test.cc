@@ -17,7 +17,6 @@ using divisi::ModelVersion;
 using divisi::OnlineRLContext;
 using divisi::only_remote;
 using divisi::Parallel;
-using divisi::ParallelOptions;
 using divisi::Role;
 using divisi::task;
 using divisi::Tensor;
@@ -27,15 +26,9 @@ using jobs::demand;
 using jobs::Folder;
 using jobs::Gathered;
 using jobs::kSoon;
+using jobs::node;
+using jobs::workers;
 using State = std::map<std::string, Tensor>;
-
-ParallelOptions workers(int n) {
-  return {.n_parallel_workers = n, .log_level = "error"};
-}
-
-int node() {
-  return Parallel::instance().node_id();
-}
 
 divisi::StartOptions online() {
   return {.ctx = std::make_shared<OnlineRLContext>()};

@@ -30,6 +30,13 @@ inline void demand(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error("not so: " + what);
 }
 
+inline int node() {
+  return divisi::Parallel::instance().node_id();
+}
+inline divisi::ParallelOptions workers(int n) {
+  return {.n_parallel_workers = n, .log_level = "error"};
+}
+
 // Asks again and again. For things that give no sign: files, other processes.
 bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds deadline = kSoon);
 

@@ -24,12 +24,9 @@ using jobs::failure_of;
 using jobs::Folder;
 using jobs::Gathered;
 using jobs::kSoon;
+using jobs::node;
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
-
-int node() {
-  return task.router().node_id();
-}
 
 // --- A050 ---
 

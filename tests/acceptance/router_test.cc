@@ -14,20 +14,16 @@
 namespace {
 
 using divisi::Parallel;
-using divisi::ParallelOptions;
 using jobs::Arguments;
 using jobs::demand;
 using jobs::Folder;
 using jobs::Gathered;
 using jobs::kSoon;
+using jobs::workers;
 using namespace std::chrono_literals;
 
 Parallel& router() {
   return Parallel::instance();
-}
-
-ParallelOptions workers(int n) {
-  return {.n_parallel_workers = n, .log_level = "error"};
 }
 
 template <class F>
