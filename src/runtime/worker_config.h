@@ -45,7 +45,6 @@ struct WorkerConfig {
   Topology topology = Topology::kMesh;
 
   std::string listen;                  // own address; may be empty: listens nowhere
-  bool listen_on_loopback = false;     // tcp: on 127.0.0.1 as well
   std::vector<std::string> dial;       // workers of the same launcher, by the topology
   std::vector<std::string> attach_to;  // others, normalised; main waits for these links too
   std::vector<int> linked_nodes;       // node ids of the launcher that must be linked before main
@@ -56,6 +55,7 @@ struct WorkerConfig {
   std::string job_id;
   std::string secret;  // empty: no proof asked for
   bool allow_pickle = false;
+  bool listen_on_loopback = false;  // with a tcp address, on 127.0.0.1 as well
 
   std::chrono::milliseconds join_timeout{60'000};  // from this worker's own start on
   std::chrono::milliseconds send_timeout{30'000};
