@@ -38,6 +38,7 @@ struct Texts {
   bool log_devel = false;
   bool leader_elect = false;
   bool strict_admission = false;
+  std::string force_delete_after = "5m";
   std::string lease_space;
   std::string token_file;
   // Accepted and without effect.
@@ -77,6 +78,9 @@ void add_operator(CLI::App& app, Texts& texts) {
   app.add_flag("--leader-elect", texts.leader_elect, "of several operators one works at a time");
   app.add_option("--lease-lock-namespace", texts.lease_space,
                  "where the lease is (default: the name space of this pod)");
+  app.add_option("--force-delete-after", texts.force_delete_after,
+                 "delete a pod by force when its node was unreachable so long (default: 5m; 0: "
+                 "never)");
   app.add_flag("--strict-admission", texts.strict_admission,
                "keep deploy/admission.yaml at refusing bad jobs, where by itself it warns of them");
 }
@@ -153,6 +157,7 @@ Result<CommandLine> operator_of(const Texts& texts, CommonFlags common) {
   flags.leader_elect = texts.leader_elect;
   flags.lease_space = texts.lease_space;
   flags.strict_admission = texts.strict_admission;
+  DIVISI_TRY(flags.force_delete_after, parse_duration(texts.force_delete_after));
   return flags;
 }
 

@@ -39,6 +39,7 @@ struct OperatorFlags {
   bool leader_elect = false;
   std::string lease_space{};  // empty: our own
   bool strict_admission = false;
+  io::Duration force_delete_after = std::chrono::minutes(5);  // 0: never
   dijob::Amounts default_resources{};  // of a replica that asks for nothing: for the allocator
 };
 

@@ -42,6 +42,7 @@ std::string complaint(std::string_view program, std::vector<std::string> argumen
 TEST(FlagsTest, WithoutAnyTheOperatorHasTheDefaultsOfTheReference) {
   const OperatorFlags flags = operator_flags({});
   EXPECT_EQ(flags.sync_period, 1min);
+  EXPECT_EQ(flags.force_delete_after, 5min);
   EXPECT_EQ(text(flags.probe), "tcp://0.0.0.0:8080");
   EXPECT_EQ(text(flags.common.metrics), "tcp://0.0.0.0:8443");
   EXPECT_FALSE(flags.leader_elect);
@@ -58,12 +59,14 @@ TEST(FlagsTest, TheNameItIsCalledByStandsForTheSubcommand) {
 }
 
 TEST(FlagsTest, EveryFlagOfTheReferencesReleasesIsAccepted) {
-  const OperatorFlags now = operator_flags(
-      {"--qps=100", "--burst=200", "--service-domain-name=svc.k8s.cluster",
-       "--di-server-url=http://di:8081", "--sync-period=1m30s", "--metric-addr=0",
-       "--probe-addr=127.0.0.1:0", "--leader-elect", "--zap-devel=true", "--zap-encoder=json",
-       "--zap-log-level=2", "--zap-stacktrace-level=error", "--kubeconfig=/x"});
+  const OperatorFlags now =
+      operator_flags({"--qps=100", "--burst=200", "--service-domain-name=svc.k8s.cluster",
+                      "--di-server-url=http://di:8081", "--sync-period=1m30s",
+                      "--force-delete-after=0", "--metric-addr=0", "--probe-addr=127.0.0.1:0",
+                      "--leader-elect", "--zap-devel=true", "--zap-encoder=json",
+                      "--zap-log-level=2", "--zap-stacktrace-level=error", "--kubeconfig=/x"});
   EXPECT_EQ(now.sync_period, 90s);
+  EXPECT_EQ(now.force_delete_after, 0s);
   EXPECT_EQ(text(now.common.metrics), "nowhere");
   EXPECT_TRUE(now.leader_elect);
   EXPECT_EQ(now.common.names.service_domain, "svc.k8s.cluster");

@@ -118,6 +118,7 @@ class Process {
     options.space = flags.common.space;
     options.resync_every = flags.sync_period;
     options.instance = host_name();
+    options.force_delete_after = flags.force_delete_after;
     return options;
   }
 

@@ -4,6 +4,7 @@
 #include "dijob/pod_template.h"
 #include "dijob/replica_resources.h"
 #include "dijob/roster.h"
+#include "dijob/sizes.h"
 
 #include <algorithm>
 #include <charconv>
@@ -84,6 +85,7 @@ json::Value keep_requests(const json::Value& container) {
 
 std::optional<Demand> read_demand(const json::Value& object, const Amounts& defaults) {
   Result<Job> job = read_job(object);
+  if (job) use_chosen_size(*job, object);
   if (!job || !job->preemptible || job->deleting || is_terminal(object) || !check(*job).ok()) {
     return std::nullopt;
   }

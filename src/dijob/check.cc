@@ -165,9 +165,10 @@ Status check_template_form(const Job& job) {
     return bad("spec.maxReplicas must be at least 1 and at least minReplicas ({}), not {}",
                job.min_replicas, most);
   }
-  DIVISI_TRY_STATUS(check_total(std::int64_t{most} * job.parallel_workers));
+  const int asked = std::max(most, job.tasks.front().replicas);
+  DIVISI_TRY_STATUS(check_total(std::int64_t{asked} * job.parallel_workers));
   DIVISI_TRY_STATUS(json::check_label_value(job.group).with_context("spec.group"));
-  const int last = std::max(most - 1, 0);
+  const int last = std::max(asked - 1, 0);
   DIVISI_TRY_STATUS(check_length("pod name", pod_name(job, {"", last, last}, 0)));
   return check_pod_template(job, job.tasks.front(), "spec.template");
 }
@@ -181,6 +182,11 @@ Status check(const Job& job) {
   DIVISI_TRY_STATUS(check_word("spec.priority", job.priority, {"normal", "high"}));
   DIVISI_TRY_STATUS(check_volumes(job.volumes, "spec.volumes"));
   return job.form == Form::kTasks ? check_tasks_form(job) : check_template_form(job);
+}
+
+Status can_run(const Job& job, const ClusterNames& names) {
+  DIVISI_TRY_STATUS(check(job));
+  return check_lists(job, names);
 }
 
 }  // namespace divisi::dijob

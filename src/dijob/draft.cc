@@ -119,7 +119,7 @@ bool Draft::differs_in_more_than_counts() const {
   json::Value after = value_;
   for (json::Value* const each : {&before, &after}) {
     for (const std::string_view count :
-         {"readyReplicas", "taskStatus", "succeeded", "observedGeneration"}) {
+         {"readyReplicas", "scaledReplicas", "taskStatus", "succeeded", "observedGeneration"}) {
       each->erase(count);
     }
   }

@@ -1,20 +1,51 @@
 #include "dijob/executor.h"
 
 #include "dijob/names.h"
+#include "dijob/node.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace divisi::dijob {
 namespace {
 
 bool refused_for_good(const Status& status) {
+  return status.code() == Code::kInvalid;
+}
+
+// A quota, a limit range, a policy, a missing class: somebody may change that.
+bool refused_for_now(const Status& status) {
   // Whatever is made in a name space that goes away goes away with it.
   if (status.message().find("because it is being terminated") != std::string::npos) return false;
-  return status.code() == Code::kInvalid || status.code() == Code::kForbidden;
+  return status.code() == Code::kForbidden || status.code() == Code::kTooManyRequests;
 }
+
+// Who has the name that a pod of the job needs; nothing if it is the job's own, which the cache
+// will show.
+std::optional<std::string> holder_of(const json::Value& pod, std::string_view job_uid) {
+  const json::Value* const owners = pod.find_path({"metadata", "ownerReferences"});
+  if (owners != nullptr && owners->as_array() != nullptr) {
+    for (const json::Value& owner : *owners->as_array()) {
+      if (!owner.bool_at({"controller"}).value_or(false)) continue;
+      if (owner.string_at({"uid"}) != job_uid) {
+        return fmt::format("belongs to {} {}", owner.string_at({"kind"}),
+                           owner.string_at({"name"}));
+      }
+      if (pod.string_at({"metadata", "labels", labels::kOperator}) == labels::kOperatorValue) {
+        return std::nullopt;
+      }
+      return fmt::format("has lost its label {}={}: set it again, or delete the pod",
+                         labels::kOperator, labels::kOperatorValue);
+    }
+  }
+  return "belongs to nobody: delete it, or give the job another name";
+}
+
+// Events about single pods do not use up what is allowed for those about the job.
+constexpr std::string_view kOfPods = "pods";
 
 bool gone(const Status& status) {
   return status.code() == Code::kNotFound || status.code() == Code::kConflict;
@@ -43,6 +74,7 @@ struct Executor::Run {
   std::size_t before_pods = 0;  // actions[0, before_pods) are no creations of pods
   std::size_t batch = 1;
   std::size_t running = 0;
+  bool stop = false;  // the next pods would be refused as well
   Executed outcome{};
   std::function<void(Executed)> done{};
 };
@@ -74,7 +106,7 @@ void Executor::run(const json::Value& job, std::vector<Action> actions,
 
 // The next batch, or the end.
 void Executor::next(const std::shared_ptr<Run>& run) {
-  const bool failed = !run->outcome.status.ok() || !run->outcome.refused.empty();
+  const bool failed = !run->outcome.status.ok() || !run->outcome.refused.empty() || run->stop;
   if (failed || run->started == run->actions.size()) {
     --running_;
     return std::exchange(run->done, nullptr)(std::move(run->outcome));
@@ -93,12 +125,18 @@ void Executor::next(const std::shared_ptr<Run>& run) {
 void Executor::start(const std::shared_ptr<Run>& run, std::size_t index) {
   const Action& action = run->actions[index];
   if (const auto* const pod = std::get_if<CreatePod>(&action)) return create_pod(run, *pod);
-  if (const auto* const pod = std::get_if<DeletePod>(&action)) return delete_pod(run, *pod);
+  if (const auto* const pod = std::get_if<DeletePod>(&action)) {
+    return pod->force ? force_pod(run, *pod) : delete_pod(run, *pod);
+  }
   if (const auto* const each = std::get_if<CreateService>(&action))
     return create_service(run, *each);
   if (const auto* const each = std::get_if<DeleteService>(&action))
     return delete_service(run, *each);
   if (std::holds_alternative<CreateSecret>(action)) return create_secret(run);
+  if (const auto* const each = std::get_if<Adopt>(&action)) return adopt(run, each->orphan);
+  if (const auto* const each = std::get_if<SaveSpec>(&action)) return save_spec(run, *each);
+  if (const auto* const each = std::get_if<DeleteSavedSpec>(&action))
+    return delete_saved(run, *each);
   delete_job(run);
 }
 
@@ -113,20 +151,115 @@ void Executor::create_pod(const std::shared_ptr<Run>& run, const CreatePod& acti
       kube::resources::pods(), run->space, action.object, {.answer = kube::Answer::kNone},
       [this, run, name = action.name](const Result<json::Value>& answer) {
         if (answer) {
+          run->outcome.made_pods = true;
           recorder_.record(run->job, "Normal", "SuccessfulCreate",
-                           fmt::format("pod {} was successfully created", name));
+                           fmt::format("pod {} was successfully created", name), kOfPods);
           return ended(run, {});
         }
         expected_.created(run->key, name);
         const Status& why = answer.error();
+        if (why.code() == Code::kAlreadyExists) return name_holder(run, name);
         if (refused_for_good(why)) {
           recorder_.record(run->job, "Warning", "FailedCreate",
                            fmt::format("failed to create pod: {} error: {}", name, why.message()));
           run->outcome.refused.push_back({name, why.message()});
           return ended(run, {});
         }
-        ended(run, why);
+        failed_to_create(run, "pod", name, why);
       });
+}
+
+void Executor::failed_to_create(const std::shared_ptr<Run>& run, std::string_view kind,
+                                const std::string& name, const Status& why) {
+  if (!refused_for_now(why)) return ended(run, why);
+  std::string text = fmt::format("failed to create {}: {} error: {}", kind, name, why.message());
+  recorder_.record(run->job, "Warning", "FailedCreate", text);
+  run->stop = true;
+  if (run->outcome.blocked.empty()) run->outcome.blocked = std::move(text);
+  ended(run, {});
+}
+
+// The other pods of the job are made all the same.
+void Executor::name_holder(const std::shared_ptr<Run>& run, const std::string& pod) {
+  client_.get(kube::resources::pods(), run->space, pod, {},
+              [this, run, pod](const Result<json::Value>& found) {
+                const auto holder = found
+                                        ? holder_of(*found, run->job.string_at({"metadata", "uid"}))
+                                        : std::nullopt;
+                if (!holder) {
+                  return ended(run, make_status(Code::kConflict, "pod {} is there already", pod));
+                }
+                std::string text = fmt::format(
+                    "failed to create pod: {} error: a pod of that name {}", pod, *holder);
+                recorder_.record(run->job, "Warning", "FailedCreate", text);
+                // Of several always the same one: the condition does not flicker.
+                std::string& blocked = run->outcome.blocked;
+                if (blocked.empty() || text < blocked) blocked = std::move(text);
+                ended(run, {});
+              });
+}
+
+void Executor::adopt(const std::shared_ptr<Run>& run, const Orphan& orphan) {
+  json::Value patch;
+  patch["metadata"]["uid"] = orphan.uid;  // of that one only
+  json::Array owners =
+      orphan.owners.as_array() == nullptr ? json::Array{} : *orphan.owners.as_array();
+  owners.emplace_back(json::Object{{"apiVersion", dijobs().api_version()},
+                                   {"kind", dijobs().kind},
+                                   {"name", run->job.string_at({"metadata", "name"})},
+                                   {"uid", run->job.string_at({"metadata", "uid"})},
+                                   {"controller", true},
+                                   {"blockOwnerDeletion", true}});
+  patch["metadata"]["ownerReferences"] = std::move(owners);
+  const kube::Resource& resource =
+      orphan.service ? kube::resources::services() : kube::resources::pods();
+  const std::string_view kind = orphan.service ? "service" : "pod";
+  client_.patch(
+      resource, run->space, orphan.name, kube::PatchType::kMerge, patch,
+      {.answer = kube::Answer::kMetadata},
+      [this, run, kind, name = orphan.name, uid = orphan.uid](const Result<json::Value>& answer) {
+        if (answer || gone(answer.error())) return ended(run, {});
+        const Status& why = answer.error();
+        if (why.code() != Code::kForbidden && why.code() != Code::kInvalid) return ended(run, why);
+        recorder_.record(run->job, "Warning", "FailedAdopt",
+                         fmt::format("{} {} has the labels of the job and no owner, and cannot "
+                                     "become the job's: {}; it is left alone",
+                                     kind, name, why.message()));
+        run->outcome.unadopted.push_back(uid);
+        ended(run, {});
+      });
+}
+
+// Not worth to wait for: without it the job goes on, but for a bad edit.
+void Executor::save_spec(const std::shared_ptr<Run>& run, const SaveSpec& action) {
+  client_.create(revisions(), run->space, action.object, {.answer = kube::Answer::kNone},
+                 [this, run, generation = action.object.int_at({"revision"}).value_or(0)](
+                     const Result<json::Value>& answer) {
+                   if (answer || answer.error().code() == Code::kAlreadyExists) {
+                     run->outcome.saved_until = generation;
+                   } else {
+                     recorder_.record(run->job, "Warning", "FailedCreate",
+                                      fmt::format("failed to save the spec: error: {}",
+                                                  answer.error().message()));
+                   }
+                   ended(run, {});
+                 });
+}
+
+void Executor::delete_saved(const std::shared_ptr<Run>& run, const DeleteSavedSpec& action) {
+  client_.remove(revisions(), run->space, action.name, {},
+                 [this, run](const Result<json::Value>&) { ended(run, {}); });
+}
+
+// A cache of nodes may be behind: the server itself says that the node is lost.
+void Executor::force_pod(const std::shared_ptr<Run>& run, const DeletePod& action) {
+  client_.get(kube::resources::nodes(), "", action.node, {},
+              [this, run, action](const Result<json::Value>& node) {
+                const bool lost = node ? is_unreachable(*node) || is_out_of_service(*node)
+                                       : node.error().code() == Code::kNotFound;
+                if (lost) return delete_pod(run, action);
+                ended(run, node ? Status() : node.error());
+              });
 }
 
 void Executor::delete_pod(const std::shared_ptr<Run>& run, const DeletePod& action) {
@@ -141,7 +274,7 @@ void Executor::delete_pod(const std::shared_ptr<Run>& run, const DeletePod& acti
       [this, run, name = action.name, uid = action.uid](const Result<json::Value>& answer) {
         if (answer) {
           recorder_.record(run->job, "Normal", "SuccessfulDelete",
-                           fmt::format("pod {} was successfully deleted", name));
+                           fmt::format("pod {} was successfully deleted", name), kOfPods);
           if (was_deleted_at_once(*answer)) {
             run->outcome.gone.push_back(uid);
             expected_.deleted(run->key, uid);
@@ -169,6 +302,9 @@ void Executor::create_service(const std::shared_ptr<Run>& run, const CreateServi
           return ended(run, {});
         }
         expected_.created(run->key, service_expectation(name));
+        if (refused_for_now(answer.error())) {
+          return failed_to_create(run, "service", name, answer.error());
+        }
         recorder_.record(
             run->job, "Warning", "FailedCreate",
             fmt::format("failed to create service: {} error: {}", name, answer.error().message()));
@@ -195,13 +331,17 @@ void Executor::delete_service(const std::shared_ptr<Run>& run, const DeleteServi
 
 // One that is there already is this job's: a part of the uid is in its name.
 void Executor::create_secret(const std::shared_ptr<Run>& run) {
-  auto job = read_job(run->job);
-  if (!job) return ended(run, job.error());
-  client_.create(kube::resources::secrets(), run->space, dijob::make_secret(*job, make_secret_()),
-                 {.answer = kube::Answer::kNone}, [this, run](const Result<json::Value>& answer) {
-                   const bool made = answer || answer.error().code() == Code::kAlreadyExists;
-                   run->outcome.made_secret |= made;
-                   ended(run, made ? Status() : answer.error());
+  Job job;  // what it is called: the rest of the spec may be in repair
+  job.space = run->space;
+  job.name = run->job.string_at({"metadata", "name"});
+  job.uid = run->job.string_at({"metadata", "uid"});
+  client_.create(kube::resources::secrets(), run->space, dijob::make_secret(job, make_secret_()),
+                 {.answer = kube::Answer::kNone},
+                 [this, run, name = secret_name(job)](const Result<json::Value>& answer) {
+                   if (answer || answer.error().code() == Code::kAlreadyExists) {
+                     return ended(run, {});
+                   }
+                   failed_to_create(run, "secret", name, answer.error());
                  });
 }
 

@@ -16,8 +16,11 @@ namespace divisi::dijob {
 struct Executed {
   Status status{};  // the first thing that went wrong and may go right another time
   std::vector<RefusedPod> refused{};
-  bool made_secret = false;
-  std::vector<std::string> gone{};  // uids of pods that were deleted at once
+  std::string blocked{};         // why a pod cannot be made at present: a quota, a name in use
+  bool made_pods = false;        // some
+  std::int64_t saved_until = 0;  // the generation whose spec was saved
+  std::vector<std::string> unadopted{};  // uids of those that cannot become the job's
+  std::vector<std::string> gone{};       // uids of pods that were deleted at once
 };
 
 // Loop only. What it creates and deletes is expected of the caches until they show it.
@@ -39,9 +42,16 @@ class Executor {
   void next(const std::shared_ptr<Run>& run);
   void create_pod(const std::shared_ptr<Run>& run, const CreatePod& action);
   void delete_pod(const std::shared_ptr<Run>& run, const DeletePod& action);
+  void force_pod(const std::shared_ptr<Run>& run, const DeletePod& action);
   void create_service(const std::shared_ptr<Run>& run, const CreateService& action);
   void delete_service(const std::shared_ptr<Run>& run, const DeleteService& action);
   void create_secret(const std::shared_ptr<Run>& run);
+  void failed_to_create(const std::shared_ptr<Run>& run, std::string_view kind,
+                        const std::string& name, const Status& why);
+  void name_holder(const std::shared_ptr<Run>& run, const std::string& pod);
+  void adopt(const std::shared_ptr<Run>& run, const Orphan& orphan);
+  void save_spec(const std::shared_ptr<Run>& run, const SaveSpec& action);
+  void delete_saved(const std::shared_ptr<Run>& run, const DeleteSavedSpec& action);
   void delete_job(const std::shared_ptr<Run>& run);
   void ended(const std::shared_ptr<Run>& run, Status status);
 

@@ -15,6 +15,9 @@
 
 namespace divisi::dijob {
 
+// Under which name creations of pods are entered that the server refused: together.
+inline constexpr std::string_view kCreates = "(creates)";
+
 class Failures {
  public:
   explicit Failures(Draft& status) : status_(status) {}

@@ -74,6 +74,7 @@ Task read_task(Fields& fields, Job& job) {
   if (task.type.empty()) task.type = "none";
   task.name = fields.text("name");
   if (task.name.empty() && task.type != "none") task.name = task.type;
+  task.sized = fields.number("replicas").has_value();
   task.replicas = fields.number("replicas", 1);
   task.pod_template = read_pod_template(fields, job.warnings);
   task.restart = choose<Restart>(fields.at("restartPolicy"), fields.text("restartPolicy"),
@@ -178,6 +179,17 @@ Result<Job> read_job(const json::Value& object) {
   has_tasks ? read_tasks_form(spec, job) : read_template_form(spec, job);
   read_common(spec, job);
   if (!bad.ok()) return unreadable(bad.message());
+  if (job.form == Form::kTasks && job.replicas) {
+    const Task* const scaled = scaled_task(job);
+    if (scaled != nullptr && !scaled->sized) {
+      job.tasks[static_cast<std::size_t>(scaled - job.tasks.data())].replicas = *job.replicas;
+    }
+  }
+  return job;
+}
+
+Job resized(Job job, std::size_t task, int replicas) {
+  job.tasks.at(task).replicas = replicas;
   return job;
 }
 

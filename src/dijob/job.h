@@ -42,6 +42,7 @@ struct Task {
   std::string name{};
   std::string type{};  // learner, collector, evaluator, none
   int replicas = 1;
+  bool sized = false;          // replicas is written; otherwise it is 1, or what spec.replicas says
   json::Value pod_template{};  // metadata and spec; `containers` beside an empty spec is inside it
 
   // Beyond the reference, off unless asked for.
@@ -97,6 +98,9 @@ Result<Job> read_job(const json::Value& object);
 
 // Engine processes of a job; beyond is a slip of the pen.
 inline constexpr int kMaxReplicas = 10'000;
+
+// As if the task of that index, or the gang of a template form, had so many replicas.
+Job resized(Job job, std::size_t task, int replicas);
 
 // The first violation of what a job must be, with the text that clients expect:
 // "the number of collector task is more than one".

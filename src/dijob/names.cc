@@ -8,4 +8,10 @@ const kube::Resource& dijobs() {
   return resource;
 }
 
+const kube::Resource& revisions() {
+  static const kube::Resource resource{"apps", "v1", "controllerrevisions", "ControllerRevision",
+                                       true,   {}};
+  return resource;
+}
+
 }  // namespace divisi::dijob

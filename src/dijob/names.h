@@ -10,7 +10,9 @@ namespace divisi::dijob {
 
 inline constexpr std::string_view kGroup = "diengine.opendilab.org";
 inline constexpr std::string_view kVersion = "v2alpha1";
-const kube::Resource& dijobs();  // diengine.opendilab.org/v2alpha1
+const kube::Resource& dijobs();     // diengine.opendilab.org/v2alpha1
+const kube::Resource& revisions();  // apps/v1 ControllerRevision: specs that were good
+inline constexpr std::string_view kFieldManager = "di-operator";
 
 namespace labels {
 inline constexpr std::string_view kOperator = "diengine/operator";
@@ -31,6 +33,7 @@ inline constexpr std::string_view kNode = "diengine/node";
 inline constexpr std::string_view kGeneration = "diengine/generation";
 inline constexpr std::string_view kTemplate =
     "divisi/template";  // hash of what the pod was made of
+inline constexpr std::string_view kRestarts = "divisi/restarts";  // of the job when it was made
 inline constexpr std::string_view kRestartedAt = "diengine/restartedAt";
 }  // namespace annotations
 

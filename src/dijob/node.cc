@@ -96,6 +96,14 @@ bool is_tolerated(const json::Value& taint, const json::Value& pod_spec) {
                              [&](const json::Value& each) { return tolerates(each, taint); });
 }
 
+bool has_taint(const json::Value& object, std::string_view key) {
+  const json::Value* spec = object.find("spec");
+  return spec != nullptr &&
+         std::ranges::any_of(elements(*spec, "taints"), [key](const json::Value& taint) {
+           return taint.string_at({"key"}) == key;
+         });
+}
+
 bool is_ready(const json::Value& object) {
   const json::Value* status = object.find("status");
   if (status == nullptr) return true;
@@ -116,6 +124,14 @@ Node read_node(const json::Value& object) {
   node.alive = is_ready(object) && object.string_at({"metadata", "deletionTimestamp"}).empty();
   node.open = node.alive && !object.bool_at({"spec", "unschedulable"}).value_or(false);
   return node;
+}
+
+bool is_unreachable(const json::Value& node) {
+  return has_taint(node, "node.kubernetes.io/unreachable");
+}
+
+bool is_out_of_service(const json::Value& node) {
+  return has_taint(node, "node.kubernetes.io/out-of-service");
 }
 
 bool admits(const Node& node, const json::Value& pod_spec) {

@@ -18,6 +18,11 @@ struct Node {
 
 Node read_node(const json::Value& object);
 
+// Whether nobody hears of it: what runs there may go on, or not. Whether somebody has said that
+// nothing of it runs any more.
+bool is_unreachable(const json::Value& node);
+bool is_out_of_service(const json::Value& node);
+
 // Whether a pod of this spec may run there, by node selector, required node affinity, taints and
 // tolerations; not by amounts.
 bool admits(const Node& node, const json::Value& pod_spec);

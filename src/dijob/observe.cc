@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace divisi::dijob {
@@ -83,8 +84,17 @@ void strip_owned(json::Value& object) {
   }
 }
 
+SavedSpec read_saved_spec(const json::Value& revision) {
+  SavedSpec saved;
+  saved.name = revision.string_at({"metadata", "name"});
+  saved.generation = revision.int_at({"revision"}).value_or(0);
+  if (const json::Value* const spec = revision.find_path({"data", "spec"})) saved.spec = *spec;
+  return saved;
+}
+
 Observed observe(const json::Value& object, const std::vector<kube::ObjectPtr>& pods,
-                 const std::vector<kube::ObjectPtr>& services) {
+                 const std::vector<kube::ObjectPtr>& services,
+                 const std::vector<kube::ObjectPtr>& revisions) {
   Observed seen;
   seen.object = object;
   auto read = read_job(object);
@@ -96,16 +106,67 @@ Observed observe(const json::Value& object, const std::vector<kube::ObjectPtr>& 
     job.name = object.string_at({"metadata", "name"});
     job.uid = object.string_at({"metadata", "uid"});
   }
+  // Its pods are of the form that the job began with, whatever an edit says.
+  const std::string_view form = object.string_at({"status", "form"});
+  if (!form.empty()) job.form = form == "template" ? Form::kTemplate : Form::kTasks;
+  const auto orphan = [&](const json::Value& each, bool service) {
+    if (!is_orphan_of(each, job)) return;
+    if (!each.string_at({"metadata", "deletionTimestamp"}).empty()) return;
+    const json::Value* const owners = each.find_path({"metadata", "ownerReferences"});
+    seen.orphans.push_back({service, std::string(each.string_at({"metadata", "name"})),
+                            std::string(each.string_at({"metadata", "uid"})),
+                            owners == nullptr ? json::Value() : *owners});
+  };
   for (const kube::ObjectPtr& each : pods) {
     const json::Value pod = each->value();
-    if (belongs_to(pod, job)) seen.pods.push_back(read_pod(pod, job));
-  }
-  for (const kube::ObjectPtr& each : services) {
-    if (belongs_to(each->value(), job) && !is_being_deleted(*each)) {
-      seen.services.emplace_back(each->value().string_at({"metadata", "name"}));
+    if (belongs_to(pod, job)) {
+      seen.pods.push_back(read_pod(pod, job));
+    } else {
+      orphan(pod, false);
     }
   }
+  for (const kube::ObjectPtr& each : services) {
+    const json::Value service = each->value();
+    if (!belongs_to(service, job)) {
+      orphan(service, true);
+    } else if (!is_being_deleted(*each)) {
+      seen.services.emplace_back(service.string_at({"metadata", "name"}));
+    }
+  }
+  for (const kube::ObjectPtr& each : revisions) {
+    const json::Value revision = each->value();
+    if (belongs_to(revision, job)) seen.saved.push_back(read_saved_spec(revision));
+  }
+  std::ranges::sort(seen.saved, {}, &SavedSpec::generation);
   return seen;
+}
+
+// "<job>-<task>-<index>" is read in two ways only if the name of one job begins with that of the
+// other and a dash.
+std::vector<std::string> possible_collisions(const Job& job) {
+  std::vector<std::string> keys;
+  const auto cut = [&](const std::string& before, const std::string& text, bool whole) {
+    for (std::size_t dash = text.find('-'); dash != std::string::npos;
+         dash = text.find('-', dash + 1)) {
+      keys.push_back(kube::object_key(job.space, (whole ? "" : before) + text.substr(0, dash)));
+    }
+  };
+  cut("", job.name, true);
+  for (const Task& task : job.tasks) cut(job.name + "-", task.name, false);
+  return keys;
+}
+
+bool collide(const Job& a, const Job& b) {
+  const Job& shorter = a.name.size() < b.name.size() ? a : b;
+  const Job& longer = a.name.size() < b.name.size() ? b : a;
+  if (!longer.name.starts_with(shorter.name + "-")) return false;
+  const std::string rest = longer.name.substr(shorter.name.size() + 1) + "-";
+  return std::ranges::any_of(shorter.tasks, [&](const Task& task) {
+    if (!task.name.starts_with(rest)) return false;
+    const std::string_view middle = std::string_view(task.name).substr(rest.size());
+    if (longer.form == Form::kTasks) return longer.find_task(middle) != nullptr;
+    return !middle.empty() && middle.find_first_not_of("0123456789") == std::string_view::npos;
+  });
 }
 
 }  // namespace divisi::dijob

@@ -18,8 +18,17 @@ bool is_being_deleted(const kube::Object& object);
 // Leaves of a pod or service what is looked at here: a cache of thousands stays small.
 void strip_owned(json::Value& object);
 
-// Pods and services that only look like the job's are left out.
+// Leaves of a saved spec what is looked at here.
+SavedSpec read_saved_spec(const json::Value& revision);
+
+// Those that only look like the job's are orphans, or left out.
 Observed observe(const json::Value& job, const std::vector<kube::ObjectPtr>& pods,
-                 const std::vector<kube::ObjectPtr>& services);
+                 const std::vector<kube::ObjectPtr>& services,
+                 const std::vector<kube::ObjectPtr>& revisions);
+
+// Where an older job may be whose pods have the names of this one's: keys of jobs.
+std::vector<std::string> possible_collisions(const Job& job);
+// Whether some pod of one has the name of a pod of the other.
+bool collide(const Job& a, const Job& b);
 
 }  // namespace divisi::dijob

@@ -3,7 +3,9 @@
 #include "base/log.h"
 #include "dijob/executor.h"
 #include "dijob/names.h"
+#include "dijob/node.h"
 #include "dijob/observe.h"
+#include "dijob/sizes.h"
 #include "io/crypto.h"
 #include "json/patch.h"
 
@@ -22,6 +24,9 @@ namespace {
 constexpr std::chrono::seconds kCountsEvery{1};
 // While pods of other jobs are made, the first status of a job may wait so long.
 constexpr std::chrono::seconds kTellWithin{5};
+// How long no pod is made after the server has refused one for now.
+constexpr std::chrono::seconds kFirstHold{1};
+constexpr std::chrono::seconds kLongestHold{60};
 // Against a plan that never comes to rest.
 constexpr int kMostRounds = 8;
 
@@ -51,6 +56,28 @@ kube::InformerOptions all_jobs(const OperatorOptions& options) {
   made.reflector.resource = dijobs();
   made.reflector.space = options.space;
   made.resync_every = options.resync_every;
+  made.transform = mark_applied;
+  return made;
+}
+
+kube::InformerOptions saved_specs(const OperatorOptions& options) {
+  kube::InformerOptions made = owned(revisions(), options);
+  made.transform = nullptr;
+  return made;
+}
+
+// Of a node only whether it answers.
+kube::InformerOptions all_nodes() {
+  kube::InformerOptions made;
+  made.reflector.resource = kube::resources::nodes();
+  made.transform = [](json::Value& node) {
+    const bool lost = is_out_of_service(node);
+    const bool silent = is_unreachable(node);
+    node.erase("spec");
+    node.erase("status");
+    node["lost"] = lost;
+    node["silent"] = silent;
+  };
   return made;
 }
 
@@ -64,6 +91,8 @@ class Operator::Impl {
         jobs_(client, all_jobs(options_)),
         pods_(client, owned(kube::resources::pods(), options_)),
         services_(client, owned(kube::resources::services(), options_)),
+        revisions_(client, saved_specs(options_)),
+        nodes_(client, all_nodes()),
         expected_(client.reactor()),
         recorder_(client, {.component = "di-operator",
                            .instance = options_.instance,
@@ -86,10 +115,18 @@ class Operator::Impl {
            .on_deleted = [this, services](const auto& last,
                                           bool) { seen(services, *last, true); }});
     }
+    revisions_.add_index("job",
+                         [](const json::Value& object) { return std::vector{owner_key(object)}; });
+    nodes_.add_handler({.on_added = [this](const auto& now) { saw_node(*now); },
+                        .on_changed = [this](const auto&, const auto& now) { saw_node(*now); },
+                        .on_deleted = [this](const auto& last, bool) { node_changed(last->key()); },
+                        .on_synced = [this] { node_changed(""); }});
     const auto owner = [](const kube::Object& object) { return std::vector{owner_key(object)}; };
     controller_.watch(jobs_, [](const kube::Object& job) { return std::vector{job.key()}; });
     controller_.watch(pods_, owner);
     controller_.watch(services_, owner);
+    // Nobody's turn comes of these, but without them an edit that cannot run is not known as one.
+    controller_.watch(revisions_, [](const kube::Object&) { return std::vector<std::string>{}; });
   }
   ~Impl() { *alive_ = false; }
 
@@ -97,6 +134,8 @@ class Operator::Impl {
     jobs_.start();
     pods_.start();
     services_.start();
+    revisions_.start();
+    if (options_.force_delete_after.count() > 0) nodes_.start();
     controller_.start();
   }
 
@@ -108,7 +147,11 @@ class Operator::Impl {
     json::Value written{};  // as the server answered our last write
     std::string uid{};
     std::vector<RefusedPod> refused{};
-    bool has_secret = false;
+    std::string blocked{};  // why pods cannot be made at present
+    io::Duration hold{};    // how long after that no pod is made
+    io::TimePoint held_until{};
+    std::int64_t saved_until = 0;  // the generation whose spec was saved
+    std::set<std::string> unadopted{};
     std::set<std::string> gone{};  // uids of pods that the cache may still show
     io::TimePoint seen_at{};       // first
     io::TimePoint counted_at{};    // when the status was written last
@@ -136,6 +179,65 @@ class Operator::Impl {
   bool was_deleted(const std::string& job, const std::string& uid) const {
     const auto memory = memory_.find(job);
     return memory != memory_.end() && memory->second.gone.contains(uid);
+  }
+
+  // --- nodes ---
+
+  void saw_node(const kube::Object& node) {
+    const json::Value value = node.value();
+    const bool silent = value.bool_at({"silent"}).value_or(false);
+    const bool was = silent_since_.contains(node.key());
+    if (silent) silent_since_.try_emplace(node.key(), client_.reactor().now());
+    if (!silent) silent_since_.erase(node.key());
+    if (silent != was || value.bool_at({"lost"}).value_or(false)) node_changed(node.key());
+  }
+
+  // Jobs with pods there that are being deleted; of all nodes when none is named.
+  void node_changed(const std::string& node) {
+    if (!nodes_.find(node)) silent_since_.erase(node);
+    for (const kube::ObjectPtr& each : pods_.all()) {
+      if (!is_being_deleted(*each)) continue;
+      if (node.empty() || each->value().string_at({"spec", "nodeName"}) == node) {
+        controller_.add(owner_key(*each));
+      }
+    }
+  }
+
+  // How long until a pod on that node may be deleted by force; nothing: it answers, or nobody
+  // knows.
+  std::optional<std::chrono::milliseconds> lost_in(const std::string& node) const {
+    if (options_.force_delete_after.count() == 0 || !nodes_.synced() || node.empty()) {
+      return std::nullopt;
+    }
+    const kube::ObjectPtr found = nodes_.find(node);
+    if (!found || found->value().bool_at({"lost"}).value_or(false)) {
+      return std::chrono::milliseconds(0);
+    }
+    const auto silent = silent_since_.find(node);
+    if (silent == silent_since_.end()) return std::nullopt;
+    return std::chrono::ceil<std::chrono::milliseconds>(
+        silent->second + options_.force_delete_after - client_.reactor().now());
+  }
+
+  // --- passes ---
+
+  // An older job that lives, and some of whose pods have the names of this one's.
+  std::string colliding(const json::Value& object) const {
+    const auto job = read_job(object);
+    if (!job) return {};
+    for (const std::string& key : possible_collisions(*job)) {
+      const kube::ObjectPtr found = jobs_.find(key);
+      if (!found || found->uid() == job->uid) continue;
+      const json::Value other = found->value();
+      const std::string_view phase = other.string_at({"status", "phase"});
+      if (phase == "Succeeded" || phase == "Failed") continue;
+      const auto read = read_job(other);
+      if (!read || !collide(*job, *read)) continue;
+      if (std::pair(read->created, read->uid) < std::pair(job->created, job->uid)) {
+        return read->name;
+      }
+    }
+    return {};
   }
 
   void start_pass(const std::string& key, kube::Controller::Outcome done) {
@@ -175,13 +277,26 @@ class Operator::Impl {
 
     const json::Value job = newest(*cached, memory);
     Observed observed =
-        observe(job, pods_.find_by("job", pass->key), services_.find_by("job", pass->key));
+        observe(job, pods_.find_by("job", pass->key), services_.find_by("job", pass->key),
+                revisions_.find_by("job", pass->key));
     std::erase_if(memory.gone, [&](const std::string& uid) {
       return std::ranges::find(observed.pods, uid, &Pod::uid) == observed.pods.end();
     });
     std::erase_if(observed.pods, [&](const Pod& pod) { return memory.gone.contains(pod.uid); });
     observed.refused = memory.refused;
-    observed.has_secret = memory.has_secret;
+    std::erase_if(observed.orphans,
+                  [&](const Orphan& each) { return memory.unadopted.contains(each.uid); });
+    for (Pod& pod : observed.pods) {
+      if (pod.terminating) pod.lost_in = lost_in(pod.node);
+    }
+    if (job.int_at({"status", "observedGeneration"}) != job.int_at({"metadata", "generation"})) {
+      observed.collides_with = colliding(job);
+    }
+    observed.saved_until = memory.saved_until;
+    observed.blocked = memory.blocked;
+    observed.hold = std::max(
+        std::chrono::ceil<std::chrono::milliseconds>(memory.held_until - client_.reactor().now()),
+        std::chrono::milliseconds(0));
     observed.tell_first = client_.reactor().now() - memory.seen_at >= kTellWithin;
     observed.now = options_.wall_clock();
     observed.names = options_.names;
@@ -207,14 +322,31 @@ class Operator::Impl {
   void executed(const PassPtr& pass, const json::Value& job, const Plan& made,
                 const Executed& outcome) {
     Memory& memory = memory_[pass->key];
-    memory.has_secret |= outcome.made_secret;
     memory.refused = outcome.refused;
+    memory.saved_until = std::max(memory.saved_until, outcome.saved_until);
+    memory.unadopted.insert(outcome.unadopted.begin(), outcome.unadopted.end());
+    hold(memory, outcome);
     pass->acted = true;
     if (executor_.running() == 0) tell_the_untold();
     if (!outcome.status.ok()) return pass->done(failure(outcome.status));
     memory.gone.insert(outcome.gone.begin(), outcome.gone.end());
-    if (!outcome.refused.empty() || !outcome.gone.empty()) return round(pass);
+    if (!outcome.refused.empty() || !outcome.gone.empty() || !outcome.blocked.empty() ||
+        !outcome.unadopted.empty()) {
+      return round(pass);
+    }
     settle(pass, job, made);
+  }
+
+  // What is refused for now is tried again later and later.
+  void hold(Memory& memory, const Executed& outcome) {
+    if (!outcome.blocked.empty()) {
+      memory.blocked = outcome.blocked;
+      memory.hold = std::clamp<io::Duration>(memory.hold * 2, kFirstHold, kLongestHold);
+      memory.held_until = client_.reactor().now() + memory.hold;
+    } else if (outcome.made_pods) {
+      memory.blocked.clear();
+      memory.hold = {};
+    }
   }
 
   // Everything is done; what nothing rests on is told if it is time.
@@ -251,7 +383,7 @@ class Operator::Impl {
     patch["metadata"]["uid"] = job.string_at({"metadata", "uid"});
     kube::WriteOptions options;
     options.subresource = subresource;
-    options.field_manager = "di-operator";
+    options.field_manager = kFieldManager;
     client_.patch(dijobs(), job.string_at({"metadata", "namespace"}),
                   job.string_at({"metadata", "name"}), kube::PatchType::kMerge, patch, options,
                   [this, alive = alive_, pass, job,
@@ -287,6 +419,9 @@ class Operator::Impl {
   kube::Informer jobs_;
   kube::Informer pods_;
   kube::Informer services_;
+  kube::Informer revisions_;
+  kube::Informer nodes_;
+  std::unordered_map<std::string, io::TimePoint> silent_since_;  // nodes, by when it was seen first
   kube::Expectations expected_;
   kube::EventRecorder recorder_;
   Executor executor_;

@@ -25,6 +25,9 @@ struct OperatorOptions {
   io::Duration resync_every = std::chrono::minutes(1);
   std::size_t workers = 16;  // jobs at once
   std::string instance{};    // of several operators, in events
+  // A pod that is being deleted goes by force when its node has been unreachable so long, by this
+  // process's own clock. 0: never, whatever becomes of the node.
+  io::Duration force_delete_after = std::chrono::minutes(5);
   std::function<std::chrono::system_clock::time_point()> wall_clock = [] {
     return std::chrono::system_clock::now();
   };

@@ -182,17 +182,52 @@ TEST_F(OperatorEditTest, ABadEditEndsNothingThatRuns) {
   }
 }
 
-TEST_F(OperatorEditTest, WithABadEditTheJobEndsWhenItsLastPodHas) {
-  create_running(usual_job());
-  cluster.edit_job("j", "{spec: {priority: wrong}}");
-  cluster.settle();
-  for (const auto& [pod, uid] : uids()) {
-    EXPECT_EQ(cluster.phase("j"), "Running");
-    fail(pod);
+TEST_F(OperatorEditTest, WithABadEditTheSpecBeforeItStaysInForce) {
+  // That can be read but not run, that cannot be read, too large, and of another form.
+  for (const std::string& edit :
+       {std::string("{spec: {priority: wrong}}"), std::string("{spec: {backoffLimit: [3]}}"),
+        sized(1, 1, 3000),
+        fmt::format("{{spec: {{tasks: null, minReplicas: 1, template: {}}}}}", kPodTemplate)}) {
+    SCOPED_TRACE(edit);
+    create_running(usual_job());
+    cluster.settle(1min);
+    cluster.edit_job("j", edit);
     cluster.settle();
+    EXPECT_EQ(cluster.condition("j", "EditRefused").string_at({"status"}), "True");
+    const std::string uid = cluster.uid("j-collector-1");
+    cluster.delete_pod("j-collector-1");
+    fail("j-learner-0");
+    cluster.settle(1min);
+    EXPECT_NE(cluster.uid("j-collector-1"), uid);
+    EXPECT_EQ(cluster.pods("j").size(), 4u);
+    EXPECT_EQ(cluster.status("j", "restarts"), 1);
+    EXPECT_EQ(rank("j-learner-0"), "0");
+    // Whoever leads next knows the same.
+    cluster.crash_all();
+    cluster.start_operator();
+    cluster.run_all("j");
+    cluster.settle();
+    EXPECT_EQ(cluster.phase("j"), "Running");
+    EXPECT_EQ(cluster.status("j", "readyReplicas"), 4);
+    cluster.succeed_all("j");
+    cluster.settle();
+    EXPECT_EQ(cluster.phase("j"), "Succeeded");
+    cluster.delete_job("j");
+    cluster.settle(1min);
   }
-  EXPECT_EQ(cluster.phase("j"), "Failed");
-  EXPECT_NE(message("Failed").find("spec.priority"), std::string::npos);
+}
+
+TEST_F(OperatorEditTest, OneGoodSpecOfAJobIsKept) {
+  create_running(usual_job());
+  for (int collectors = 3; collectors < 7; ++collectors) {
+    cluster.edit_job("j", sized(1, 1, collectors));
+    cluster.settle(1min);
+  }
+  const auto& saved = cluster.api.store.all("/apis/apps/v1/controllerrevisions");
+  ASSERT_EQ(saved.size(), 1u);
+  EXPECT_EQ(owner_of(saved.begin()->second), cluster.job("j").string_at({"metadata", "uid"}));
+  EXPECT_EQ(saved.begin()->second.int_at({"revision"}),
+            cluster.job("j").int_at({"metadata", "generation"}));
 }
 
 // --- M3: spec.replicas is the size of the collector task under another name ---
@@ -249,6 +284,109 @@ TEST_F(OperatorScaleTest, ANumberThatCannotBeIsPutBack) {
   EXPECT_EQ(replicas(), 2);
   EXPECT_EQ(cluster.pods("j").size(), 4u);
   EXPECT_TRUE(told("Warning EditRefused"));
+}
+
+TEST_F(OperatorScaleTest, ASizeThatCannotRunIsPutBackAndTheJobGoesOn) {
+  create_running(usual_job());
+  for (const int size : {3000, 1'000'000}) {
+    SCOPED_TRACE(size);
+    cluster.edit_job("j", fmt::format("{{spec: {{replicas: {}}}}}", size));
+    cluster.settle();
+    EXPECT_EQ(collectors(), 2);
+    EXPECT_EQ(replicas(), 2);
+    EXPECT_TRUE(told(fmt::format("Warning EditRefused: replicas {} is not applied", size)));
+    cluster.delete_pod("j-collector-0");
+    cluster.settle();
+    EXPECT_EQ(cluster.pods("j").size(), 4u);
+  }
+}
+
+TEST_F(OperatorScaleTest, ScalingBackFreesAJobWhoseTaskIsTooLarge) {
+  create_running(usual_job());
+  cluster.edit_job("j", sized(1, 1, 3000));
+  cluster.settle();
+  EXPECT_NE(message("EditRefused").find("DI_NODES"), std::string::npos);
+  cluster.edit_job("j", "{spec: {replicas: 1}}");
+  cluster.settle();
+  EXPECT_EQ(collectors(), 1);
+  EXPECT_EQ(replicas(), 1);
+  EXPECT_EQ(cluster.condition("j", "EditRefused").string_at({"status"}), "False");
+  EXPECT_EQ(cluster.pods("j").size(), 3u);
+}
+
+// --- M10, M11: a spec that a file keeps ---
+
+class OperatorApplyTest : public OperatorScaleTest {
+ protected:
+  static std::string applied(std::string_view how, const std::string& collector) {
+    const std::string metadata =
+        how == "client" ? "annotations: {kubectl.kubernetes.io/last-applied-configuration: '{}'}"
+                        : "managedFields: [{manager: kubectl, operation: Apply, fieldsV1: "
+                          "{'f:spec': {'f:tasks': {}}}}]";
+    return fmt::format(
+        "{{metadata: {{name: j, {}}}, spec: {{tasks: [{{type: learner, template: "
+        "{}}}, {{type: evaluator, template: {}}}, {{type: collector{}, template: "
+        "{}}}]}}}}",
+        metadata, kPodTemplate, kPodTemplate, collector, kPodTemplate);
+  }
+  // As kubectl does it: the whole list of tasks, and nothing that it does not know.
+  void apply(const std::string& collector) {
+    cluster.edit_job("j", fmt::format("{{spec: {{tasks: [{{type: learner, template: {}}}, {{type: "
+                                      "evaluator, template: {}}}, {{type: collector{}, template: "
+                                      "{}}}]}}}}",
+                                      kPodTemplate, kPodTemplate, collector, kPodTemplate));
+    cluster.settle();
+  }
+};
+
+TEST_F(OperatorApplyTest, NothingIsWrittenIntoItAndASecondApplyChangesNothing) {
+  for (const char* const how : {"client", "server"}) {
+    for (const char* const collector : {"", ", replicas: 2"}) {
+      SCOPED_TRACE(fmt::format("{}{}", how, collector));
+      create(applied(how, collector));
+      cluster.run_all("j");
+      cluster.settle();
+      ASSERT_EQ(cluster.phase("j"), "Running");
+      EXPECT_EQ(cluster.job("j").int_at({"metadata", "generation"}), 1) << "not even the names";
+      cluster.edit_job("j", "{spec: {replicas: 3}}");  // kubectl scale
+      cluster.settle();
+      EXPECT_EQ(cluster.pods("j").size(), 5u);
+      EXPECT_EQ(cluster.status("j", "scaledReplicas"), 3);
+      EXPECT_EQ(cluster.job("j").int_at({"metadata", "generation"}), 2);
+      apply(collector);
+      EXPECT_EQ(cluster.job("j").int_at({"metadata", "generation"}), 2);
+      EXPECT_EQ(cluster.pods("j").size(), 5u) << "what was scaled stays";
+      apply(", replicas: 4");
+      EXPECT_EQ(cluster.pods("j").size(), 6u) << "a new number in the file is a wish";
+      cluster.edit_job("j", "{spec: {replicas: 5000}}");
+      cluster.settle();
+      EXPECT_EQ(cluster.pods("j").size(), 6u);
+      EXPECT_EQ(cluster.condition("j", "EditRefused").string_at({"status"}), "True");
+      cluster.edit_job("j", "{spec: {replicas: 1}}");
+      cluster.settle();
+      EXPECT_EQ(cluster.pods("j").size(), 3u);
+      EXPECT_EQ(cluster.condition("j", "EditRefused").string_at({"status"}), "False");
+      cluster.delete_job("j");
+      cluster.settle(1min);
+    }
+  }
+}
+
+TEST_F(OperatorApplyTest, ANumberThatIsNotWrittenIsNeverFilledIn) {
+  create_running(tasks_job({task("learner", 1), task("evaluator", 1),
+                            fmt::format("{{type: collector, template: {}}}", kPodTemplate)}));
+  EXPECT_EQ(replicas(), 1);
+  cluster.edit_job("j", "{spec: {replicas: 3}}");
+  cluster.settle();
+  EXPECT_EQ(collectors(), -1);
+  EXPECT_EQ(cluster.pods("j").size(), 5u);
+}
+
+TEST_F(OperatorScaleTest, WhatScaleSelectsAreThePodsItCounts) {
+  create_running(usual_job());
+  EXPECT_EQ(cluster.job("j").string_at({"status", "selector"}),
+            "diengine/job=j,diengine/operator=di-operator,diengine/task-name=collector");
+  EXPECT_EQ(cluster.status("j", "scaledReplicas"), 2);
 }
 
 TEST_F(OperatorScaleTest, TheGangOfATemplateFollowsTheNumberToo) {

@@ -110,9 +110,13 @@ TEST_F(OperatorPolicyTest, ATaskMayHaveABudgetOfItsOwn) {
     cluster.settle(20min);
     ASSERT_EQ(cluster.status("j", "restarts"), i);
   }
+  cluster.run_all("j");
+  cluster.settle(20s);
   fail("j-evaluator-0");
   cluster.settle();
   EXPECT_EQ(cluster.phase("j"), "Starting") << "the job's budget is untouched by the collectors";
+  cluster.run_all("j");
+  cluster.settle(20s);
   fail("j-learner-0");
   cluster.settle();
   EXPECT_EQ(cluster.phase("j"), "Failed");

@@ -173,7 +173,7 @@ TEST_F(OperatorRecoveryTest, OD16_TheCountersChangeInTheWriteThatChangesThePhase
 TEST_F(OperatorRecoveryTest, OD09_PodsAreDeletedWithTheirOwnGrace) {
   Names graces;
   cluster.api.intercept = [&](const http::Request& request) -> std::optional<http::Response> {
-    if (request.method == "DELETE") {
+    if (request.method == "DELETE" && request.target.find("/pods/") != std::string::npos) {
       const auto options = json::parse(request.body);
       const auto grace = options->int_at({"gracePeriodSeconds"});
       graces.push_back(grace ? std::to_string(*grace) : "its own");
@@ -188,17 +188,68 @@ TEST_F(OperatorRecoveryTest, OD09_PodsAreDeletedWithTheirOwnGrace) {
   EXPECT_EQ(graces, (Names{"its own", "its own"}));
 }
 
-TEST_F(OperatorRecoveryTest, OD09_APodWhoseNodeIsGoneIsForcedOutAfterItsGrace) {
+TEST_F(OperatorRecoveryTest, OD09_APodWhoseNodeIsUnreachableForMinutesIsForcedOut) {
   create_running(tasks_job({task("learner", 1)}));
   const std::string uid = cluster.uid("j-learner-0");
   const json::Value pod = cluster.pod("j-learner-0");
   cluster.kubelet.kill_node(std::string(pod.string_at({"spec", "nodeName"})));
-  cluster.settle(5min + 25s);  // marked for deletion, and within its grace
+  cluster.settle(5min + 30s);  // tainted after 40 s, marked for deletion after 5 min
   EXPECT_EQ(cluster.uid("j-learner-0"), uid);
-  cluster.settle(2min);
+  cluster.settle(1min);
   EXPECT_NE(cluster.uid("j-learner-0"), uid);
   EXPECT_NE(cluster.uid("j-learner-0"), "");
   EXPECT_EQ(rank("j-learner-0"), "0");
+}
+
+TEST_F(OperatorRecoveryTest, NoPodIsForcedOffANodeThatAnswers) {
+  create_running(tasks_job({task("learner", 1)}));
+  const std::string uid = cluster.uid("j-learner-0");
+  cluster.kubelet.automatic = true;
+  cluster.kubelet.slow_down(1h);  // a process that cannot be killed
+  cluster.delete_pod("j-learner-0");
+  for (const auto skew : {0s, 120s, 7200s, -7200s}) {
+    cluster.skew = skew;
+    cluster.settle(5min);
+    EXPECT_EQ(cluster.uid("j-learner-0"), uid);
+  }
+}
+
+TEST_F(OperatorRecoveryTest, APodGoesAtOnceWhenItsNodeIsGoneOrOutOfService) {
+  for (const bool gone : {false, true}) {
+    SCOPED_TRACE(gone);
+    create_running(tasks_job({task("learner", 1)}));
+    const std::string uid = cluster.uid("j-learner-0");
+    const std::string node(cluster.pod("j-learner-0").string_at({"spec", "nodeName"}));
+    cluster.kubelet.automatic = true;
+    cluster.kubelet.slow_down(1h);
+    cluster.delete_pod("j-learner-0");
+    cluster.settle(1min);
+    ASSERT_EQ(cluster.uid("j-learner-0"), uid);
+    if (gone) {
+      cluster.api.store.remove("/api/v1/nodes", node);
+      cluster.api.changed();
+    } else {
+      cluster.kubelet.taint(node, {"node.kubernetes.io/out-of-service"});
+    }
+    cluster.settle();
+    EXPECT_NE(cluster.uid("j-learner-0"), uid);
+    cluster.kubelet.taint(node, {});
+    cluster.kubelet.automatic = false;
+    cluster.delete_job("j");
+    cluster.settle(1min);
+  }
+}
+
+TEST_F(OperatorRecoveryTest, ForceCanBeTurnedOff) {
+  cluster.crash_all();
+  cluster.force_delete_after = 0s;
+  cluster.start_operator();
+  create_running(tasks_job({task("learner", 1)}));
+  const std::string uid = cluster.uid("j-learner-0");
+  cluster.kubelet.kill_node(
+      std::string(cluster.pod("j-learner-0").string_at({"spec", "nodeName"})));
+  cluster.settle(15min);
+  EXPECT_EQ(cluster.uid("j-learner-0"), uid);
 }
 
 TEST_F(OperatorRecoveryTest, OD10_ServicesOfAFinishedJobGoThoughItHasNoPods) {

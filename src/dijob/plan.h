@@ -18,10 +18,25 @@ namespace divisi::dijob {
 
 using WallTime = std::chrono::system_clock::time_point;
 
-// The server will not take this pod however often it is asked (invalid, forbidden).
+// The server will not take this pod however often it is asked: it is invalid.
 struct RefusedPod {
   std::string name{};
   std::string why{};
+};
+
+// A spec that was good, as a ControllerRevision of the job keeps it.
+struct SavedSpec {
+  std::string name{};
+  std::int64_t generation = 0;
+  json::Value spec{};
+};
+
+// What looks like the job's but has no owner.
+struct Orphan {
+  bool service = false;
+  std::string name{};
+  std::string uid{};
+  json::Value owners{};  // those it has, none of which is its controller
 };
 
 struct Observed {
@@ -29,9 +44,14 @@ struct Observed {
   std::vector<Pod> pods{};
   std::vector<std::string> services{};  // names of those that belong to the job
   std::vector<RefusedPod> refused{};    // since the last status
+  std::vector<Orphan> orphans{};
+  std::vector<SavedSpec> saved{};    // by generation
+  std::int64_t saved_until = 0;      // the generation that was saved last
+  std::string collides_with{};       // an older job whose pods have the names of this one's
+  std::string blocked{};             // why pods cannot be made at present
+  std::chrono::milliseconds hold{};  // so long no pod is to be made
   WallTime now{};
   ClusterNames names{};
-  bool has_secret = false;  // its Secret was made
   bool tell_first = false;  // the status of a new job is not to wait for its pods
 };
 
@@ -50,7 +70,8 @@ struct DeletePod {
   std::string name{};
   std::string uid{};
   bool ended = false;  // nothing of it runs: it needs no time to end
-  bool force = false;  // its grace period is over
+  bool force = false;  // its node is lost: nobody else will take it away
+  std::string node{};  // of one that goes by force
 };
 struct CreateService {
   json::Value object{};
@@ -60,8 +81,17 @@ struct DeleteService {
 };
 struct CreateSecret {};
 struct DeleteJob {};
-using Action =
-    std::variant<CreatePod, DeletePod, CreateService, DeleteService, CreateSecret, DeleteJob>;
+struct Adopt {  // becomes the job's
+  Orphan orphan{};
+};
+struct SaveSpec {
+  json::Value object{};  // the ControllerRevision
+};
+struct DeleteSavedSpec {
+  std::string name{};
+};
+using Action = std::variant<CreatePod, DeletePod, CreateService, DeleteService, CreateSecret,
+                            DeleteJob, Adopt, SaveSpec, DeleteSavedSpec>;
 
 struct Event {
   std::string type{};  // Normal, Warning

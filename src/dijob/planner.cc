@@ -1,30 +1,19 @@
 #include "dijob/planner.h"
 
 #include "dijob/names.h"
+#include "dijob/sizes.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace divisi::dijob {
 namespace {
 
 using namespace phases;
-
-// How long after its grace period a pod may take before it is deleted by force: its node is gone.
-constexpr std::chrono::seconds kStuck{30};
-
-// The task as it stands in the object.
-const json::Value* written_task(const json::Value& object, const Job& job, const Task& task) {
-  const json::Value* const tasks = object.find_path({"spec", "tasks"});
-  const auto index = static_cast<std::size_t>(&task - job.tasks.data());
-  if (tasks == nullptr || tasks->as_array() == nullptr || index >= tasks->as_array()->size()) {
-    return nullptr;
-  }
-  return &(*tasks->as_array())[index];
-}
 
 }  // namespace
 
@@ -46,43 +35,116 @@ Plan Planner::run() {
   if (job_.deleting) return {};
   if (status_.terminal()) return clean();
 
+  adopt();
+  if (!out_.actions.empty()) return std::move(out_);
   const bool is_new = status_.phase().empty();
-  if (bad.ok()) bad = check(job_);
-  if (bad.ok()) bad = check_lists(job_, seen_.names);
-  if (!bad.ok()) {
+  if (bad.ok()) bad = settle();
+  if (!bad.ok() && (is_new || !use_last_good(bad))) {
     if (is_new) admit();
-    if (is_new || !runs_anything()) {
+    if (is_new && seen_.pods.empty()) {
       fail(bad.message());
     } else {
       // A slip in an edit does not end what has run for days.
-      tell_edits(
-          fmt::format("{}: the pods stay as they are until the spec is right", bad.message()));
+      edit_refused_ =
+          fmt::format("{}; the pods stay as they are until the spec is right", bad.message());
+      tell_edits("");
     }
     return finish();
   }
-  if (refuse_changed_form()) return finish();
-  if (sync_spec()) return std::move(out_);
+  if (!last_good_ && sync_spec()) return std::move(out_);
   if (is_new) admit();
+  name_pods_for_scale();
   if (deadline_passed()) return finish();
   if (job_.form == Form::kTasks) {
     plan_tasks();
   } else {
     plan_template();
   }
-  if (!status_.terminal()) support();
+  if (!status_.terminal()) {
+    tell_blocked();
+    support();
+    if (!last_good_ && !is_new) save_spec();
+  }
   force_stuck();
   return finish();
 }
 
-bool Planner::runs_anything() const {
-  return std::ranges::any_of(seen_.pods, [](const Pod& pod) { return pod.live() && !pod.over(); });
+Status Planner::settle() {
+  DIVISI_TRY_STATUS(check_form());
+  settle_size();
+  DIVISI_TRY_STATUS(can_run(job_, seen_.names));
+  const auto observed = status_.value().int_at({"observedGeneration"});
+  if (seen_.collides_with.empty() || observed == job_.generation) return {};
+  return make_status(Code::kInvalid,
+                     "pods of this job would have the names of those of DIJob {}, which is older: "
+                     "choose another name for the job or its task",
+                     seen_.collides_with);
+}
+
+// The spec as it was before the edit that cannot run.
+bool Planner::use_last_good(const Status& bad) {
+  for (const SavedSpec& saved : std::views::reverse(seen_.saved)) {
+    json::Value object = seen_.object;
+    object["spec"] = saved.spec;
+    auto read = read_job(object);
+    if (!read) continue;
+    Job edited = std::exchange(job_, *std::move(read));
+    settle_size();
+    if (can_run(job_, seen_.names).ok()) {
+      last_good_ = true;
+      edit_refused_ = fmt::format("{}; the spec before this edit stays in force", bad.message());
+      return true;
+    }
+    job_ = std::move(edited);
+  }
+  return false;
+}
+
+// A matching pod or service without a controller becomes the job's before anything is planned.
+void Planner::adopt() {
+  for (const Orphan& orphan : seen_.orphans) out_.actions.emplace_back(Adopt{orphan});
+}
+
+// Once a spec has led to a status, it is kept for the day an edit of it cannot run.
+void Planner::save_spec() {
+  const bool is_saved =
+      seen_.saved_until == job_.generation ||
+      std::ranges::find(seen_.saved, job_.generation, &SavedSpec::generation) != seen_.saved.end();
+  if (!is_saved) {
+    out_.actions.emplace_back(SaveSpec{make_revision(job_, seen_.object)});
+    return;
+  }
+  for (const SavedSpec& saved : seen_.saved) {
+    if (saved.generation < job_.generation) out_.actions.emplace_back(DeleteSavedSpec{saved.name});
+  }
+}
+
+void Planner::tell_blocked() {
+  constexpr std::string_view kType = "Blocked";
+  if (!seen_.blocked.empty()) {
+    status_.set_condition(kType, true, "FailedCreate", seen_.blocked);
+  } else if (status_.holds(kType) && all_taken()) {
+    status_.set_condition(kType, false, "SuccessfulCreate", "");
+  }
+}
+
+// What /scale shows: the pods that spec.replicas means, and how many there are.
+void Planner::name_pods_for_scale() {
+  const Task* const task = scaled_task(job_);
+  std::string selector = fmt::format("{}={},{}={}", labels::kJob, job_.name, labels::kOperator,
+                                     labels::kOperatorValue);
+  const bool one_task = task != nullptr && job_.form == Form::kTasks;
+  if (one_task) selector += fmt::format(",{}={}", labels::kTaskName, task->name);
+  status_["selector"] = selector;
+  const auto counted = std::ranges::count_if(seen_.pods, [&](const Pod& pod) {
+    return pod.live() && !pod.finished() && (!one_task || pod.slot.task == task->name);
+  });
+  status_.set_number("scaledReplicas", static_cast<int>(counted));
 }
 
 void Planner::admit() {
   status_["form"] = job_.form == Form::kTasks ? "tasks" : "template";
   status_.enter(kPending, "job created.");
-  status_["selector"] = fmt::format("{}={},{}={}", labels::kJob, job_.name, labels::kOperator,
-                                    labels::kOperatorValue);
   status_["secretName"] = secret_name(job_);
   for (const char* const counter : {"restarts", "reschedules", "spentRestarts", "readyReplicas"}) {
     if (status_.find(counter) == nullptr) status_.set_number(counter, 0);
@@ -92,21 +154,22 @@ void Planner::admit() {
   for (const std::string& warning : job_.warnings) tell("Warning", "JobWarning", warning);
 }
 
-bool Planner::refuse_changed_form() {
+Status Planner::check_form() {
   const std::string_view form = job_.form == Form::kTasks ? "tasks" : "template";
   const json::Value* const before = status_.find("form");
   if (before == nullptr || before->as_string() == nullptr) {
     status_["form"] = form;
-    return false;
+    return {};
   }
-  if (*before->as_string() == form) return false;
-  tell_edits(fmt::format("the job keeps its form {}, {} is not applied: make a new job for that",
-                         *before->as_string(), form));
-  return true;
+  if (*before->as_string() == form) return {};
+  return make_status(Code::kConflict,
+                     "the job keeps its form {}, {} is not applied: make a new job for that",
+                     *before->as_string(), form);
 }
 
 void Planner::tell_edits(std::string refused) {
   constexpr std::string_view kType = "EditRefused";
+  if (!edit_refused_.empty()) refused = edit_refused_ + (refused.empty() ? "" : "; ") + refused;
   if (refused.empty()) {
     if (status_.holds(kType)) status_.set_condition(kType, false, "EditApplied", "");
     return;
@@ -115,50 +178,70 @@ void Planner::tell_edits(std::string refused) {
   status_.set_condition(kType, true, "EditRefused", std::move(refused));
 }
 
-// spec.replicas and the replicas of the task it means are one number with two names. Whichever
-// differs from the last one that was seen is the newer wish; the task's wins.
-std::optional<int> Planner::scale_wish() {
+void Planner::settle_size() {
+  if (job_.form != Form::kTasks) return;
   const Task* const task = scaled_task(job_);
-  if (task == nullptr || (job_.preemptible && job_.form == Form::kTemplate)) return std::nullopt;
-  const bool whole_job = job_.form == Form::kTemplate;
-  if (whole_job && status_.find("replicas") == nullptr) {
-    status_.set_number("replicas", job_.min_replicas);
+  if (task == nullptr) return;
+  const std::optional<Sizes> last = read_sizes(status_.value());
+  // Pods that were made for as many as the tasks want now have seen both numbers agree.
+  const bool agreed = std::ranges::any_of(seen_.pods, [&](const Pod& pod) {
+    return !pod.made_of.empty() && pod.replicas == job_.want();
+  });
+  const SizeChoice choice = choose_size(job_, last, agreed, seen_.names);
+  if (!choice.refused.ok()) {
+    std::string why = fmt::format("replicas {} is not applied: {}", job_.replicas.value_or(0),
+                                  choice.refused.message());
+    // Unless the number is put back, it stays, and so does the condition.
+    if (is_applied(seen_.object)) {
+      edit_refused_ = std::move(why);
+    } else {
+      size_refused_ = std::move(why);
+    }
   }
-  const int actual = whole_job ? status_.number("replicas") : task->replicas;
-  const json::Value* const last = status_.find("scaledReplicas");
-  bool follow_spec = job_.replicas && *job_.replicas != actual;
-  if (last != nullptr && last->as_int() != nullptr) {
-    follow_spec = follow_spec && *last->as_int() == actual;
-  } else if (!whole_job) {
-    // Pods that were made for as many as the tasks want now have seen both numbers agree.
-    const bool agreed = std::ranges::any_of(seen_.pods, [&](const Pod& pod) {
-      return !pod.made_of.empty() && pod.replicas == job_.want();
-    });
-    const json::Value* const written = written_task(seen_.object, job_, *task);
-    const bool unwritten = written != nullptr && written->find("replicas") == nullptr;
-    follow_spec = follow_spec && (agreed || unwritten);
-  }
-  int wish = follow_spec ? *job_.replicas : actual;
-  const int least = whole_job ? job_.min_replicas : 1;
+  Sizes sizes{.spec = job_.replicas, .task = {}, .size = choice.size};
+  if (task->sized) sizes.task = task->replicas;
+  const auto index = static_cast<std::size_t>(task - job_.tasks.data());
+  job_.tasks[index].replicas = choice.size;
+  if (can_run(job_, seen_.names).ok()) status_["sizes"] = to_json(sizes);
+}
+
+// Of a template form the size is status.replicas, which others may write, too.
+std::optional<int> Planner::gang_size() {
+  if (job_.preemptible) return std::nullopt;
+  if (status_.find("replicas") == nullptr) status_.set_number("replicas", job_.min_replicas);
+  const int actual = status_.number("replicas");
+  const std::optional<Sizes> last = read_sizes(status_.value());
+  const bool changed = !last || last->spec != job_.replicas;
+  int wish = job_.replicas && changed && (!last || last->size == actual) ? *job_.replicas : actual;
   const int most = job_.max_replicas.value_or(kMaxReplicas);
-  if (wish != actual && (wish < least || wish > most)) {
-    tell(
-        "Warning", "EditRefused",
-        fmt::format("replicas {} is not applied: it must be between {} and {}", wish, least, most));
+  Status refused = wish == actual ? Status() : can_run(resized(job_, 0, wish), seen_.names);
+  if (wish != actual && (wish < job_.min_replicas || wish > most)) {
+    refused = make_status(Code::kInvalid, "it must be between {} and {}", job_.min_replicas, most);
+  }
+  if (!refused.ok()) {
+    tell("Warning", "EditRefused",
+         fmt::format("replicas {} is not applied: {}", wish, refused.message()));
     wish = actual;
   }
-  status_.set_number("scaledReplicas", wish);
-  if (whole_job) status_.set_number("replicas", wish);
+  status_["sizes"] = to_json({.spec = job_.replicas, .task = {}, .size = wish});
+  status_.set_number("replicas", wish);
   return wish;
 }
 
-// What the operator fills in: the names of typed tasks, and spec.replicas. Unless somebody waits
-// for it, not before a pod runs: the pods come first.
+// What the operator fills in: the names of typed tasks, and spec.replicas; nothing where somebody
+// else keeps the tasks as a file says. Unless somebody waits for it, not before a pod runs: the
+// pods come first.
 bool Planner::sync_spec() {
-  const std::optional<int> wish = scale_wish();
+  std::optional<int> wish;
   const Task* const scaled = scaled_task(job_);
+  if (job_.form == Form::kTemplate) {
+    wish = gang_size();
+  } else if (scaled != nullptr) {
+    wish = scaled->replicas;
+  }
+  if (is_applied(seen_.object)) return false;
   const bool made = std::ranges::any_of(
-      seen_.pods, [](const Pod& pod) { return pod.ready || pod.phase == "Succeeded"; });
+      seen_.pods, [](const Pod& pod) { return pod.ready || pod.outcome() == "Succeeded"; });
   json::Value tasks;
   bool resize = false;
   bool rename = false;
@@ -170,7 +253,8 @@ bool Planner::sync_spec() {
         task["name"] = job_.tasks[i].name;
         rename = true;
       }
-      if (wish && scaled == &job_.tasks[i] && scaled->replicas != *wish) {
+      if (wish && scaled == &job_.tasks[i] && scaled->sized &&
+          task.int_at({"replicas"}) != std::int64_t{*wish}) {
         task["replicas"] = *wish;
         resize = true;
       }
@@ -178,6 +262,7 @@ bool Planner::sync_spec() {
   }
   const bool lags = wish && (job_.replicas ? *job_.replicas != *wish : made);
   if (!resize && !lags && !(rename && made)) return false;
+  if (!size_refused_.empty()) tell("Warning", "EditRefused", size_refused_);
   out_.spec_patch.emplace();
   json::Value& spec = (*out_.spec_patch)["spec"];
   if (resize || rename) spec["tasks"] = std::move(tasks);
@@ -220,20 +305,20 @@ void Planner::support() {
   if (std::ranges::find(seen_.services, name) == seen_.services.end()) {
     first.emplace_back(CreateService{make_service(job_)});
   }
-  if (plans<CreatePod>() && !seen_.has_secret) first.emplace_back(CreateSecret{});
+  if (plans<CreatePod>()) first.emplace_back(CreateSecret{});
   out_.actions.insert(out_.actions.begin(), std::make_move_iterator(first.begin()),
                       std::make_move_iterator(first.end()));
 }
 
-// A pod whose node does not answer stays for ever otherwise, and with it its name.
+// A pod whose node is lost stays for good otherwise, and with it its name.
 void Planner::force_stuck() {
   for (const Pod& pod : seen_.pods) {
-    if (!pod.terminating || !pod.kill_at) continue;
-    const auto left = *pod.kill_at + kStuck - seen_.now;
-    if (left.count() <= 0) {
-      out_.actions.emplace_back(DeletePod{.name = pod.name, .uid = pod.uid, .force = true});
+    if (!pod.terminating || !pod.lost_in) continue;
+    if (pod.lost_in->count() <= 0) {
+      out_.actions.emplace_back(
+          DeletePod{.name = pod.name, .uid = pod.uid, .force = true, .node = pod.node});
     } else {
-      look_again(std::chrono::ceil<std::chrono::milliseconds>(left));
+      look_again(*pod.lost_in);
     }
   }
 }
@@ -262,9 +347,12 @@ Told Planner::when_told() const {
 }
 
 void Planner::create(const Seated& seat) {
+  if (seen_.hold.count() > 0) return look_again(seen_.hold);
+  if (const auto left = failures_.wait(kCreates, seen_.now)) return look_again(*left);
   if (!maker_) {
     maker_.emplace(job_, PodPeers{.all = roster_.all,
                                   .replicas = static_cast<int>(seating_.seats.size()),
+                                  .restarts = status_.number("restarts"),
                                   .generation = status_.number("generation"),
                                   .names = seen_.names});
   }

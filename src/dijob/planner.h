@@ -25,11 +25,17 @@ class Planner {
  private:
   // planner.cc: what all jobs have in common.
   void admit();
-  std::optional<int> scale_wish();
+  Status settle();  // sizes, then whether the job can run
+  bool use_last_good(const Status& bad);
+  void settle_size();
+  std::optional<int> gang_size();
   bool sync_spec();  // true: the spec must be written first
-  bool refuse_changed_form();
-  bool runs_anything() const;
-  void tell_edits(std::string refused);  // empty: none
+  void save_spec();
+  void adopt();
+  void tell_blocked();
+  void name_pods_for_scale();
+  Status check_form();  // kConflict: an edit that is not applied
+  void tell_edits(std::string refused);  // empty: none but those of the spec itself
   bool deadline_passed();
   void suspend();
   void support();  // service and secret
@@ -86,14 +92,19 @@ class Planner {
   // planner_budget.cc: what failures cost.
   struct Failed {
     std::vector<const Seated*> seats{};
+    std::vector<const Seated*> free{};  // of the wave that was paid for
     std::vector<const RefusedPod*> refused{};
-    bool empty() const { return seats.empty() && refused.empty(); }
-    std::size_t size() const { return seats.size() + refused.size(); }
+    bool charged() const { return !seats.empty() || !refused.empty(); }
+    bool empty() const { return !charged() && free.empty(); }
   };
   Failed failed() const;
+  bool in_wave() const;
+  bool made_in_wave(const Seated& seat) const;
   bool must_fail_at_once();
   // Enters Restarting, counted, or fails the job.
   void restart_or_fail(const Failed& failed);
+  // What belongs to the wave that was paid for.
+  void restart_free(const Failed& failed);
   bool pay(const Failed& failed);
 
   // Under which name a seat's failures are kept: of a gang the same in each generation.
@@ -115,6 +126,9 @@ class Planner {
   Seating seating_{};
   std::optional<PodMaker> maker_{};
   std::map<const Task*, std::string> hashes_{};
+  std::string edit_refused_{};  // of the spec itself
+  std::string size_refused_{};  // a size that is put back
+  bool last_good_ = false;      // job_ is not what the object says
   Plan out_{};
 };
 

@@ -22,12 +22,28 @@ Planner::Failed Planner::failed() const {
   Failed failed;
   for (const Seated& seat : seating_.seats) {
     // What was written down before is paid for, though an old cache may show it again.
-    if (seat.seat == Seat::kFailed && !failures_.known(failure_key(seat), seat.pod->uid)) {
-      failed.seats.push_back(&seat);
-    }
+    if (seat.seat != Seat::kFailed || failures_.known(failure_key(seat), seat.pod->uid)) continue;
+    (in_wave() && !made_in_wave(seat) ? failed.free : failed.seats).push_back(&seat);
   }
   for (const RefusedPod& pod : seen_.refused) failed.refused.push_back(&pod);
   return failed;
+}
+
+// A failure that was paid for opens a wave: what else fails of the pods that there were belongs to
+// it, since a dead learner often takes its collectors along. It lasts until the job runs again, and
+// some seconds at least.
+bool Planner::in_wave() const {
+  constexpr std::chrono::seconds kLeast{10};
+  const auto since = status_.time("waveTime");
+  if (job_.form != Form::kTasks || !since) return false;
+  if (status_.phase() != kRunning) return true;
+  return seen_.now < *since + kLeast && *since <= seen_.now + std::chrono::seconds(1);
+}
+
+bool Planner::made_in_wave(const Seated& seat) const {
+  const int wave = status_.number("restarts");
+  if (seat.pod->restarts) return *seat.pod->restarts >= wave;
+  return failures_.failed_in(seat.name, wave);  // of another operator's pods
 }
 
 // An exit code, or a task, for which no second try makes sense.
@@ -98,19 +114,29 @@ void Planner::restart_or_fail(const Failed& failed) {
     restart_gang("job is restarting since conditions changed.");
   } else {
     status_.set_number("restarts", status_.number("restarts") + 1);
+    status_.set_time("waveTime", seen_.now);
   }
-  for (const Seated* const seat : failed.seats) {
-    failures_.enter(failure_key(*seat), seat->pod->uid, seat->pod, seen_.now);
+  for (const auto* const seats : {&failed.seats, &failed.free}) {
+    for (const Seated* const seat : *seats) {
+      failures_.enter(failure_key(*seat), seat->pod->uid, seat->pod, seen_.now);
+    }
   }
-  for (const RefusedPod* const pod : failed.refused) {
-    const auto seat = std::ranges::find(seating_.seats, pod->name, &Seated::name);
-    if (seat != seating_.seats.end()) failures_.enter_refused(failure_key(*seat), seen_.now);
-  }
+  // However many the server refused in one round.
+  if (!failed.refused.empty()) failures_.enter_refused(kCreates, seen_.now);
   if (gang) return;
   tell("Warning", "JobRestarting", "job is restarting since conditions changed.");
   status_.enter(kRestarting,
                 made ? fmt::format("job is restarting since {} pods failed.", failed.seats.size())
                      : fmt::format("job is restarting since pod {} failed to create.", refused));
+}
+
+void Planner::restart_free(const Failed& failed) {
+  for (const Seated* const seat : failed.free) {
+    failures_.enter(seat->name, seat->pod->uid, seat->pod, seen_.now);
+  }
+  tell("Warning", "JobRestarting", "job is restarting since conditions changed.");
+  status_.enter(kRestarting,
+                fmt::format("job is restarting since {} pods failed.", failed.free.size()));
 }
 
 std::string Planner::failure_key(const Seated& seat) const {

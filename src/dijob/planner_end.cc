@@ -31,7 +31,8 @@ Plan Planner::clean() {
     out_.actions.emplace_back(DeleteService{service});
   for (const Pod& pod : seen_.pods) {
     if (!pod.live() || job_.clean_pods == CleanPods::kNone) continue;
-    const bool running = (pod.phase == "Running" || pod.phase == "Pending") && !pod.any_ended;
+    const bool running =
+        (pod.phase == "Running" || pod.phase == "Pending") && (!pod.any_ended || pod.exit_code);
     if (job_.clean_pods == CleanPods::kAll || running) remove(pod);
   }
   force_stuck();

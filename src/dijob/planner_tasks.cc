@@ -70,10 +70,11 @@ void Planner::read_seats() {
 }
 
 Seat Planner::seat_of(const Task& task, const Pod& pod) const {
-  if (pod.phase == "Succeeded") {
+  const std::string_view outcome = pod.outcome();
+  if (outcome == "Succeeded") {
     return task.restart == Restart::kAlways ? Seat::kReplace : Seat::kSucceeded;
   }
-  if (pod.phase != "Failed" && pod.phase != "Unknown") return Seat::kActive;
+  if (outcome != "Failed" && outcome != "Unknown") return Seat::kActive;
   const bool displaced = job_.preemptible && pod.exit_143;
   const bool free = exit_action(job_, task, pod) == ExitAction::kIgnore;
   return rejected(pod) || displaced || free ? Seat::kReplace : Seat::kFailed;
@@ -109,9 +110,12 @@ void Planner::step_tasks() {
 }
 
 void Planner::pending_tasks() {
-  if (const Failed bad = failed(); !bad.empty()) return restart_or_fail(bad);
+  if (const Failed bad = failed(); !bad.empty()) {
+    return bad.charged() ? restart_or_fail(bad) : restart_free(bad);
+  }
   drop_surplus();
   if (!all_taken()) return fill_seats(false);
+  failures_.forget(kCreates);
   status_.enter(kStarting, "job is starting since all pods are created.");
   tell("Normal", "JobStarting", "job is starting since all replicas are created.");
   if (status_.find("startTime") == nullptr) status_.set_time("startTime", seen_.now);
@@ -119,7 +123,9 @@ void Planner::pending_tasks() {
 
 // Starting and Running.
 void Planner::settled_tasks() {
-  if (const Failed bad = failed(); !bad.empty()) return restart_or_fail(bad);
+  if (const Failed bad = failed(); !bad.empty()) {
+    return bad.charged() ? restart_or_fail(bad) : restart_free(bad);
+  }
   if (!all_taken() || !seating_.surplus.empty()) {
     if (status_.phase() == kStarting) {
       return reschedule("job is rescheduling since replicas or allocation changed.");
@@ -152,29 +158,17 @@ void Planner::reschedule(std::string message) {
 // What fails while others are replaced belongs to the same restart; a replacement that fails is
 // the next one.
 void Planner::restarting() {
-  const int restart = status_.number("restarts");
-  Failed again;
-  for (const Seated& seat : seating_.seats) {
-    if (seat.seat != Seat::kFailed || failures_.known(seat.name, seat.pod->uid)) continue;
-    if (failures_.failed_in(seat.name, restart)) {
-      again.seats.push_back(&seat);
-    } else {
-      failures_.enter(seat.name, seat.pod->uid, seat.pod, seen_.now);
-    }
+  const Failed again = failed();
+  if (again.charged()) return restart_or_fail(again);
+  for (const Seated* const seat : again.free) {
+    failures_.enter(seat->name, seat->pod->uid, seat->pod, seen_.now);
   }
-  for (const RefusedPod& pod : seen_.refused) {
-    if (failures_.failed_in(pod.name, restart)) {
-      again.refused.push_back(&pod);
-    } else {
-      failures_.enter_refused(pod.name, seen_.now);
-    }
-  }
-  if (!again.empty()) return restart_or_fail(again);
   drop_surplus();
   fill_seats(true);
   const bool none_failed = std::ranges::none_of(
       seating_.seats, [](const Seated& seat) { return seat.seat == Seat::kFailed; });
   if (!all_taken() || !none_failed || !seating_.surplus.empty()) return;
+  failures_.forget(kCreates);
   status_.enter(kStarting,
                 fmt::format("job is starting since the created pods {} are matched replicas {}.",
                             seating_.seats.size(), seating_.seats.size()));
@@ -185,11 +179,13 @@ void Planner::rescheduling() {
   if (!seen_.refused.empty()) {
     Failed bad = failed();
     bad.seats.clear();
+    bad.free.clear();
     return restart_or_fail(bad);
   }
   drop_surplus();
   fill_seats(false);
   if (!all_taken() || !seating_.surplus.empty()) return;
+  failures_.forget(kCreates);
   status_.enter(kStarting,
                 fmt::format("job is starting since the created pods {} are matched replicas {}.",
                             seating_.seats.size(), seating_.seats.size()));
@@ -312,7 +308,7 @@ void Planner::count_pods() {
   for (const Pod& pod : seen_.pods) {
     if (!pod.live() || !pod.has_slot) continue;
     ready += pod.ready ? 1 : 0;
-    json::Value& count = counts[pod.slot.task][pod.phase];
+    json::Value& count = counts[pod.slot.task][pod.outcome()];
     count = count.as_int() == nullptr ? std::int64_t{1} : *count.as_int() + 1;
   }
   status_.set_number("replicas", static_cast<int>(seating_.seats.size()));

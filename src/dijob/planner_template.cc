@@ -88,8 +88,9 @@ Planner::Gang Planner::seat_gang() {
 }
 
 Seat Planner::seat_of_gang(const Task& task, const Pod& pod) const {
-  if (pod.phase == "Succeeded") return Seat::kSucceeded;
-  if (pod.phase != "Failed" && pod.phase != "Unknown") return Seat::kActive;
+  const std::string_view outcome = pod.outcome();
+  if (outcome == "Succeeded") return Seat::kSucceeded;
+  if (outcome != "Failed" && outcome != "Unknown") return Seat::kActive;
   const bool costs_nothing = rejected(pod) || (job_.preemptible && pod.exit_143) ||
                              exit_action(job_, task, pod) == ExitAction::kIgnore;
   return costs_nothing ? Seat::kReplace : Seat::kFailed;
@@ -114,6 +115,7 @@ void Planner::pending_gang(const Gang& gang) {
     return restart_gang("job is restarting since conditions changed.");
   }
   if (gang.want > 0 && gang.whole) {
+    failures_.forget(kCreates);
     status_.enter(kStarting, "job is starting since all pods are created.");
     tell("Normal", "JobStarting", "job is starting since all replicas are created.");
     if (status_.find("startTime") == nullptr) status_.set_time("startTime", seen_.now);

@@ -84,6 +84,7 @@ void PodMaker::set_metadata(json::Value& metadata, const PodPlace& place, const 
   note[annotations::kReplicas] = std::to_string(peers_.replicas);
   note[annotations::kRank] = rank;
   note[annotations::kNode] = place.node;
+  note[annotations::kRestarts] = std::to_string(peers_.restarts);
   note[annotations::kTemplate] = hashes_[static_cast<std::size_t>(&task - job_.tasks.data())];
   if (job_.form == Form::kTasks) {
     label[labels::kTaskType] = task.type;

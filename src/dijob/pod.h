@@ -38,6 +38,10 @@ std::string pod_host(const Job& job, const Slot& slot, int generation, const Clu
 // Fails for a job so large that the list of its hosts does not fit into a variable of a process.
 Status check_lists(const Job& job, const ClusterNames& names);
 
+// Whether a job of this size can run: check() and check_lists(). Everybody who changes the size of
+// a job asks it before anything is written.
+Status can_run(const Job& job, const ClusterNames& names);
+
 // What tells one pod of a job from the others.
 struct PodPlace {
   Slot slot{};
@@ -49,6 +53,7 @@ struct PodPeers {
   std::vector<Slot> all{};  // every rank that is or was given, ascending and without a hole:
                             // DI_NODES
   int replicas = 0;         // of the whole job, for the annotation
+  int restarts = 0;         // of the job so far
   int generation = 0;       // template form
   ClusterNames names{};
 };
@@ -73,6 +78,8 @@ class PodMaker {
 };
 
 json::Value make_service(const Job& job);
+// Keeps the spec of the object, which is the job's.
+json::Value make_revision(const Job& job, const json::Value& object);
 json::Value make_secret(const Job& job, std::string_view secret);
 
 // The container that counts: `di-container`, else one named like the task or its type, else the
@@ -97,7 +104,8 @@ struct Pod {
   std::string ip{};
   std::string node{};  // where it runs
   bool terminating = false;
-  std::optional<std::chrono::system_clock::time_point> kill_at{};  // deletionTimestamp
+  // Its node is gone or does not answer: so long until it may be deleted by force.
+  std::optional<std::chrono::milliseconds> lost_in{};
   std::optional<int> exit_code{};  // of the main container, when it has ended
   bool any_ended = false;          // a container terminated, or waits with CrashLoopBackOff
   bool exit_143 = false;           // any container ended by SIGTERM
@@ -111,14 +119,24 @@ struct Pod {
   std::optional<int> generation{};  // annotation, template form
   std::string placed_on{};          // annotation diengine/node
   std::string made_of{};            // annotation divisi/template
+  std::optional<int> restarts{};    // annotation divisi/restarts
   int port = 22270;
 
+  // Its phase, but as the main container says when only others still run.
+  std::string_view outcome() const noexcept {
+    if (phase != "Running" || !exit_code) return phase;
+    return *exit_code == 0 ? "Succeeded" : "Failed";
+  }
+  bool finished() const noexcept { return outcome() == "Failed" || outcome() == "Succeeded"; }
   bool live() const noexcept { return !terminating; }
+  // Nothing of it runs.
   bool over() const noexcept { return phase == "Failed" || phase == "Succeeded"; }
 };
 
-// `object` is a pod of this job: by controller uid, or by labels without an owner.
-bool belongs_to(const json::Value& pod, const Job& job);
+// Whether the job is the controller of it.
+bool belongs_to(const json::Value& object, const Job& job);
+// Whether it has the labels of the job's, and no controller.
+bool is_orphan_of(const json::Value& object, const Job& job);
 Pod read_pod(const json::Value& object, const Job& job);
 
 }  // namespace divisi::dijob

@@ -54,8 +54,9 @@ Status check_lists(const Job& job, const ClusterNames& names) {
   std::size_t hosts = 0;
   std::size_t dialled = 0;
   for (const Task& task : job.tasks) {
-    const int most =
-        job.form == Form::kTasks ? task.replicas : job.max_replicas.value_or(job.min_replicas);
+    const int most = job.form == Form::kTasks
+                         ? task.replicas
+                         : std::max(job.max_replicas.value_or(job.min_replicas), task.replicas);
     const Slot last{task.name, std::max(most - 1, 0), std::max(most - 1, 0)};
     hosts += static_cast<std::size_t>(most) * (pod_host(job, last, kGeneration, names).size() + 1);
     if (job.topology != "mesh") continue;

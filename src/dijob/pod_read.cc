@@ -119,22 +119,28 @@ Task task_of(const json::Value& object, const Job& job, const Slot& slot) {
 
 }  // namespace
 
-bool belongs_to(const json::Value& pod, const Job& job) {
-  const json::Value* metadata = pod.find("metadata");
+bool belongs_to(const json::Value& object, const Job& job) {
+  const json::Value* metadata = object.find("metadata");
   if (metadata == nullptr || metadata->string_at({"namespace"}) != job.space) return false;
-  for (const json::Value& owner : elements(*metadata, "ownerReferences")) {
-    if (!owner.bool_at({"controller"}).value_or(false)) continue;
-    return owner.string_at({"uid"}) == job.uid;
-  }
-  return label(pod, labels::kJob) == job.name &&
-         label(pod, labels::kOperator) == labels::kOperatorValue;
+  return std::ranges::any_of(elements(*metadata, "ownerReferences"), [&](const json::Value& owner) {
+    return owner.bool_at({"controller"}).value_or(false) && owner.string_at({"uid"}) == job.uid;
+  });
+}
+
+bool is_orphan_of(const json::Value& object, const Job& job) {
+  const json::Value* metadata = object.find("metadata");
+  if (metadata == nullptr || metadata->string_at({"namespace"}) != job.space) return false;
+  const bool owned = std::ranges::any_of(
+      elements(*metadata, "ownerReferences"),
+      [](const json::Value& owner) { return owner.bool_at({"controller"}).value_or(false); });
+  return !owned && label(object, labels::kJob) == job.name &&
+         label(object, labels::kOperator) == labels::kOperatorValue;
 }
 
 Pod read_pod(const json::Value& object, const Job& job) {
   Pod pod;
   pod.name = object.string_at({"metadata", "name"});
   pod.uid = object.string_at({"metadata", "uid"});
-  pod.kill_at = time_at(object, {"metadata", "deletionTimestamp"});
   pod.terminating = !object.string_at({"metadata", "deletionTimestamp"}).empty();
   read_status(object, pod);
 
@@ -142,6 +148,7 @@ Pod read_pod(const json::Value& object, const Job& job) {
   pod.generation = to_number(annotation(object, annotations::kGeneration));
   pod.placed_on = annotation(object, annotations::kNode);
   pod.made_of = annotation(object, annotations::kTemplate);
+  pod.restarts = to_number(annotation(object, annotations::kRestarts));
   pod.slot.rank = rank_of(object).value_or(-1);
   const NameParts name = split_name(pod.name, job);
   job.form == Form::kTasks ? read_task_slot(object, name, pod) : read_template_slot(name, pod);

@@ -49,6 +49,17 @@ json::Value make_service(const Job& job) {
   return service;
 }
 
+json::Value make_revision(const Job& job, const json::Value& object) {
+  json::Value revision =
+      json::Object{{"apiVersion", revisions().api_version()}, {"kind", revisions().kind}};
+  constexpr std::size_t kPart = 8;
+  set_owned_metadata(revision["metadata"], job,
+                     fmt::format("{}-{}-{}", job.name, job.uid.substr(0, kPart), job.generation));
+  revision["revision"] = job.generation;
+  if (const json::Value* const spec = object.find("spec")) revision["data"]["spec"] = *spec;
+  return revision;
+}
+
 json::Value make_secret(const Job& job, std::string_view secret) {
   json::Value object = json::Object{{"apiVersion", "v1"}, {"kind", "Secret"}, {"type", "Opaque"}};
   set_owned_metadata(object["metadata"], job, secret_name(job));

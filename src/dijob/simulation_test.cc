@@ -53,6 +53,9 @@ TEST_F(SimulationTest, EveryJobComesToItsEndUnderTwoThousandSeedsOfTrouble) {
   EXPECT_GT(total_.deleted, seeds / 50);
   EXPECT_GT(total_.restarts, seeds / 2);
   EXPECT_GT(total_.crashes, seeds);
+  EXPECT_GT(total_.blocked, seeds);
+  EXPECT_GT(total_.edits_refused, seeds / 4);
+  EXPECT_GT(total_.forced, seeds / 50);
 }
 
 TEST_F(SimulationTest, ASeedThatOnceFailedHolds) {

@@ -77,13 +77,13 @@ void Informer::end_list() {
 }
 
 void Informer::strip(json::Value& object) const {
+  if (options_.transform) options_.transform(object);
   if (json::Value* metadata = object.find("metadata"); metadata != nullptr) {
     metadata->erase("managedFields");
     if (json::Value* annotations = metadata->find("annotations"); annotations != nullptr) {
       annotations->erase("kubectl.kubernetes.io/last-applied-configuration");
     }
   }
-  if (options_.transform) options_.transform(object);
 }
 
 void Informer::put(json::Value object) {

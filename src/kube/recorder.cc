@@ -73,12 +73,12 @@ std::shared_ptr<EventRecorder::Known> EventRecorder::known(const std::string& ke
 }
 
 void EventRecorder::record(const json::Value& about, std::string_view type, std::string_view reason,
-                           std::string_view message) {
+                           std::string_view message, std::string_view lane) {
   const std::string_view uid = about.string_at({"metadata", "uid"});
   const std::string object =
       joined({about.string_at({"kind"}), about.string_at({"metadata", "namespace"}),
               about.string_at({"metadata", "name"}), uid});
-  if (!allowed(object)) return;
+  if (!allowed(lane.empty() ? object : joined({object, lane}))) return;
 
   const io::TimePoint now = client_.reactor().now();
   const std::string group = joined({object, type, reason});

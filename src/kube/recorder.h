@@ -26,7 +26,7 @@ struct RecorderOptions {
   std::string instance{};   // which of several
   int alike = 10;           // so many with other messages within `alike_within` are joined
   std::chrono::seconds alike_within{600};
-  double burst = 25;  // events an object at once, then one each `refill`
+  double burst = 25;  // events an object and lane at once, then one each `refill`
   std::chrono::seconds refill{300};
   // Of all objects together: events come after what they tell of, never before it.
   double writes_per_second = 20;
@@ -45,9 +45,10 @@ class EventRecorder {
   ~EventRecorder();
 
   // `about`: the object, or at least its kind, apiVersion, and metadata's name, namespace and uid.
-  // `type` is "Normal" or "Warning".
+  // `type` is "Normal" or "Warning". Events of another `lane` have an allowance of their own: many
+  // of them hide none of these.
   void record(const json::Value& about, std::string_view type, std::string_view reason,
-              std::string_view message);
+              std::string_view message, std::string_view lane = {});
 
  private:
   struct Known {

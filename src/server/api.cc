@@ -1,5 +1,6 @@
 #include "server/api.h"
 
+#include "dijob/sizes.h"
 #include "server/body.h"
 #include "server/envelope.h"
 #include "server/peers.h"
@@ -102,6 +103,7 @@ void Api::find_job(Asked asked, Action action) {
     if (!view) return answer(asked, failed(view.error()));
     auto job = dijob::read_job(view->object);
     if (!job) return answer(asked, failed({Code::kInvalid, job.error().message()}));
+    dijob::use_chosen_size(*job, view->object);
     authorize({asked, *std::move(view), *std::move(job)}, action);
   });
 }
@@ -133,11 +135,13 @@ void Api::get_replicas(const About& about) {
 void Api::resize_job(const About& about, Direction direction) {
   auto request = read_resize(about.asked.call->request().body, direction);
   if (!request) return answer(about.asked, failed(request.error()));
-  const auto change = [id = about.asked.route.id, request = *std::move(request)](
-                          const json::Value& object) -> Result<std::optional<Patch>> {
+  dijob::ClusterNames names;
+  names.service_domain = options_.service_domain;
+  const auto change = [id = about.asked.route.id, request = *std::move(request),
+                       names](const json::Value& object) -> Result<std::optional<Patch>> {
     DIVISI_TRY(const dijob::Job job, dijob::read_job(object));
     if (const Status same = check_generation(id, job, object); !same.ok()) return failure(same);
-    DIVISI_TRY(Patch patch, resize(object, job, request));
+    DIVISI_TRY(Patch patch, resize(object, job, request, names));
     return patch;
   };
   writer_.write(
@@ -174,8 +178,9 @@ void Api::get_members(const About& about) {
 }
 
 std::string Api::describe_members(const json::Value& object) const {
-  const auto job = dijob::read_job(object);
+  auto job = dijob::read_job(object);
   if (!job) return {};
+  dijob::use_chosen_size(*job, object);
   return json::print(
       peer_members({object, *job, source_.cached_pods(*job)}, options_.service_domain));
 }

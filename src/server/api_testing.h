@@ -103,6 +103,7 @@ class ApiFixture : public ::testing::Test {
   const json::Value& put(const char* collection, json::Value object) {
     const std::string key = "default/" + std::string(object.string_at({"metadata", "name"}));
     object["metadata"]["namespace"] = "default";
+    if (collection == kPods) own(object);
     const json::Value* before = cluster_.store.find(collection, key);
     if (before != nullptr) object["metadata"]["uid"] = before->string_at({"metadata", "uid"});
     const json::Value& made =
@@ -111,6 +112,14 @@ class ApiFixture : public ::testing::Test {
             : cluster_.store.update(collection, key, std::move(object));
     cluster_.changed();
     return made;
+  }
+  // By the job that its label names, as the operator makes them.
+  void own(json::Value& pod) {
+    const std::string name(pod.string_at({"metadata", "labels", "diengine/job"}));
+    const json::Value* owner = cluster_.store.find(kJobs, "default/" + name);
+    if (owner == nullptr || pod.find_path({"metadata", "ownerReferences"}) != nullptr) return;
+    pod["metadata"]["ownerReferences"] = json::Array{
+        json::Object{{"uid", owner->string_at({"metadata", "uid"})}, {"controller", true}}};
   }
   void remove(const char* collection, const std::string& name) {
     cluster_.store.remove(collection, "default/" + name);

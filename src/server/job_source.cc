@@ -1,6 +1,7 @@
 #include "server/job_source.h"
 
 #include "dijob/names.h"
+#include "dijob/sizes.h"
 #include "server/envelope.h"
 
 #include <algorithm>
@@ -39,6 +40,7 @@ kube::InformerOptions jobs_options(const std::string& space) {
   kube::InformerOptions options;
   options.reflector.resource = dijob::dijobs();
   options.reflector.space = space;
+  options.transform = dijob::mark_applied;
   return options;
 }
 

@@ -155,7 +155,8 @@ TEST_F(ReplicasTest, O079_AreAddedAndDeletedInTheCollectorTask) {
       "message":"successfully add replicas","data":null})"));
   EXPECT_EQ(replicas_of(1), 5);
   const auto fewer = ask("DELETE", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 2})");
-  EXPECT_EQ(fewer->message(), "successfully delete replicas");
+  EXPECT_EQ(fewer->json(), *json::parse(R"({"success":true,"code":0,
+      "message":"successfully delete replicas","data":null})"));
   EXPECT_EQ(replicas_of(1), 3);
   EXPECT_EQ(replicas_of(0), 1);
   EXPECT_EQ(replicas_of(2), 1);
@@ -192,14 +193,52 @@ TEST_F(ReplicasTest, OfAPreemptibleGangAreAWishToTheAllocator) {
   EXPECT_EQ(job("gang").int_at({"spec", "replicas"}), 5);
 }
 
-TEST_F(ReplicasTest, NeverGoBelowOneNorBeyondWhatAClusterRuns) {
+TEST_F(ReplicasTest, NeverGoBelowOne) {
   put_tasks_job();
   const auto seen = ask("DELETE", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 2})");
   EXPECT_EQ(seen->status, 409);
   EXPECT_EQ(seen->message(), "task collector has 2 replicas: 2 cannot be deleted, at least 1 stay");
-  EXPECT_EQ(ask("POST", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 100000})")->status,
-            409);
   EXPECT_EQ(replicas_of(1), 2);
+}
+
+TEST_F(ReplicasTest, ASizeThatCannotRunIs400InTheOperatorsWords) {
+  put_tasks_job();
+  put_template_job(3);
+  json::Value open = job("gang");
+  open["spec"].erase("maxReplicas");
+  put(kJobs, open);
+  wait_in_step();
+  const std::uint64_t before = cluster_.store.version();
+  for (const char* id : {"rl", "gang"}) {
+    const auto seen =
+        ask("POST", fmt::format("/v2alpha1/job/default.{}/replicas", id), R"({"replicas": 3000})");
+    EXPECT_EQ(seen->status, 400);
+    EXPECT_EQ(seen->message().substr(0, 41), "the hosts of the job would make DI_NODES ") << id;
+  }
+  const auto most =
+      ask("POST", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 10000, "task": "learner"})");
+  EXPECT_EQ(most->status, 400);
+  EXPECT_EQ(most->message(), "the job asks for 10001 replicas; more than 10000 are refused");
+  EXPECT_EQ(cluster_.store.version(), before);
+}
+
+TEST_F(ReplicasTest, OfATaskThatAFileKeepsAreInSpecReplicasAlone) {
+  put_tasks_job();
+  json::Value applied = job();
+  applied["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = "{}";
+  put(kJobs, applied);
+  wait_in_step();
+  ask("POST", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 3})");
+  EXPECT_EQ(replicas_of(1), 2);
+  EXPECT_EQ(job().int_at({"spec", "replicas"}), 5);
+  json::Value chosen = job();
+  chosen["status"]["sizes"] = *json::parse(R"({"spec": 5, "task": 2, "size": 5})");
+  put(kJobs, chosen);
+  loop_.run_for(1s);
+  ask("DELETE", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 1})");
+  EXPECT_EQ(job().int_at({"spec", "replicas"}), 4);
+  ask("POST", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 1, "task": "evaluator"})");
+  EXPECT_EQ(replicas_of(2), 2) << "no other field carries it";
 }
 
 TEST_F(ReplicasTest, EveryBadBodyIs400WithItsReason) {
@@ -212,12 +251,12 @@ TEST_F(ReplicasTest, EveryBadBodyIs400WithItsReason) {
            {"{", "failed to decode request body: "},
            {"[1]", "failed to decode request body: it must be an object, not array"},
            {"{}", "the request has no replicas"},
-           {R"({"replicas": 0})", "replicas must be a whole number from 1 to 100000"},
-           {R"({"replicas": -1})", "replicas must be a whole number from 1 to 100000"},
-           {R"({"replicas": 1.5})", "replicas must be a whole number from 1 to 100000"},
-           {R"({"replicas": "2"})", "replicas must be a whole number from 1 to 100000"},
-           {R"({"replicas": null})", "replicas must be a whole number from 1 to 100000"},
-           {R"({"replicas": 100001})", "replicas must be a whole number from 1 to 100000"},
+           {R"({"replicas": 0})", "replicas must be a whole number from 1 to 10000"},
+           {R"({"replicas": -1})", "replicas must be a whole number from 1 to 10000"},
+           {R"({"replicas": 1.5})", "replicas must be a whole number from 1 to 10000"},
+           {R"({"replicas": "2"})", "replicas must be a whole number from 1 to 10000"},
+           {R"({"replicas": null})", "replicas must be a whole number from 1 to 10000"},
+           {R"({"replicas": 10001})", "replicas must be a whole number from 1 to 10000"},
            {R"({"replicas": 99999999999999999999})", ""},
            {R"({"replicas": 1, "replicas": 1})", "failed to decode request body: "},
            {R"({"replicas": 1, "task": 5})", "task must be a string, not number"},
@@ -263,7 +302,7 @@ TEST_F(ReplicasTest, AWishOfKubectlScaleThatTheOperatorHasNotSeenCounts) {
   put_tasks_job();
   json::Value scaled = job();
   scaled["spec"]["replicas"] = 16;
-  scaled["status"]["scaledReplicas"] = 2;
+  scaled["status"]["sizes"] = *json::parse(R"({"spec": 2, "task": 2, "size": 2})");
   put(kJobs, scaled);
   ask("POST", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 1})");
   EXPECT_EQ(replicas_of(1), 17);

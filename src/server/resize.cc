@@ -1,20 +1,21 @@
 #include "server/resize.h"
 
+#include "dijob/sizes.h"
 #include "server/body.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 namespace divisi::server {
 namespace {
 
-// More than any cluster runs; a typing error must not become a job of two thousand million pods.
-constexpr std::int64_t kMaxReplicas = 100'000;
+using dijob::kMaxReplicas;
 
 struct Bounds {
   std::int64_t least = 1;
-  std::int64_t most = kMaxReplicas;
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
 };
 
 Result<std::int64_t> moved(std::string_view what, std::int64_t from, int by, Bounds bounds) {
@@ -42,41 +43,65 @@ Result<const dijob::Task*> choose(const dijob::Job& job, const std::string& name
                  job.space, job.name);
 }
 
-// The size a task is meant to have. `kubectl scale` writes spec.replicas, which the operator then
-// copies into the task: until it has, the newer wish is the one that differs from the last copy.
-std::int64_t present_size(const json::Value& object, const dijob::Job& job,
-                          const dijob::Task& task) {
-  const auto last = object.int_at({"status", "scaledReplicas"});
-  if (&task != dijob::scaled_task(job) || !job.replicas || !last) return task.replicas;
-  return task.replicas == *last ? *job.replicas : task.replicas;
+// The size a task is meant to have: `kubectl scale` writes spec.replicas, which the operator may
+// not have seen yet.
+std::int64_t present_size(const json::Value& object, const dijob::Job& job, const dijob::Task& task,
+                          const dijob::ClusterNames& names) {
+  if (&task != dijob::scaled_task(job)) return task.replicas;
+  const json::Value* const status = object.find("status");
+  const auto last = status == nullptr ? std::nullopt : dijob::read_sizes(*status);
+  return dijob::choose_size(job, last, false, names).size;
+}
+
+// In the words of the operator, which would refuse it later.
+Status check_size(const dijob::Job& job, std::size_t task, std::int64_t to,
+                  const dijob::ClusterNames& names) {
+  if (to > kMaxReplicas) {
+    return make_status(Code::kInvalid, "the job asks for {} replicas; more than {} are refused", to,
+                       kMaxReplicas);
+  }
+  Status possible = dijob::can_run(dijob::resized(job, task, static_cast<int>(to)), names);
+  return possible.ok() ? possible : Status(Code::kInvalid, possible.message());
 }
 
 Result<Patch> resize_task(const json::Value& object, const dijob::Job& job,
-                          const ResizeRequest& request) {
+                          const ResizeRequest& request, const dijob::ClusterNames& names) {
   DIVISI_TRY(const dijob::Task* task, choose(job, request.task));
   DIVISI_TRY(const std::int64_t to, moved(fmt::format("task {}", task->name),
-                                          present_size(object, job, *task), request.by, {}));
+                                          present_size(object, job, *task, names), request.by, {}));
   const json::Value* listed = object.find_path({"spec", "tasks"});
   const auto index = static_cast<std::size_t>(task - job.tasks.data());
   if (listed == nullptr || listed->as_array() == nullptr || index >= listed->as_array()->size()) {
     return failure(Code::kInternal, "job {}/{} has no list of tasks", job.space, job.name);
   }
-  json::Array tasks = *listed->as_array();
-  tasks[index]["replicas"] = to;
+  if (Status status = check_size(job, index, to, names); !status.ok()) {
+    return failure(std::move(status));
+  }
   Patch patch;
-  patch.body["spec"]["tasks"] = std::move(tasks);
-  if (task == dijob::scaled_task(job) && job.replicas) patch.body["spec"]["replicas"] = to;
+  const bool scaled = task == dijob::scaled_task(job);
+  // Where a file keeps the tasks, or the task has no number of its own, spec.replicas carries it.
+  const bool in_spec = scaled && (!task->sized || dijob::is_applied(object));
+  if (!in_spec) {
+    json::Array tasks = *listed->as_array();
+    tasks[index]["replicas"] = to;
+    patch.body["spec"]["tasks"] = std::move(tasks);
+  }
+  if (in_spec || (scaled && job.replicas)) patch.body["spec"]["replicas"] = to;
   return patch;
 }
 
-Result<Patch> resize_gang(const json::Value& object, const dijob::Job& job, int by) {
+Result<Patch> resize_gang(const json::Value& object, const dijob::Job& job, int by,
+                          const dijob::ClusterNames& names) {
   std::int64_t from = object.int_at({"status", "replicas"}).value_or(job.min_replicas);
   // The size of a preemptible job is the allocator's to write; what it is asked for is in the spec.
   if (job.preemptible && job.replicas) from = *job.replicas;
-  const Bounds bounds{std::max(1, job.min_replicas),
-                      job.max_replicas ? std::int64_t{*job.max_replicas} : kMaxReplicas};
+  Bounds bounds{.least = std::max(1, job.min_replicas)};
+  if (job.max_replicas) bounds.most = *job.max_replicas;
   DIVISI_TRY(const std::int64_t to,
              moved(fmt::format("job {}/{}", job.space, job.name), from, by, bounds));
+  if (Status status = check_size(job, 0, to, names); !status.ok()) {
+    return failure(std::move(status));
+  }
   Patch patch;
   if (job.preemptible) {
     patch.body["spec"]["replicas"] = to;
@@ -106,8 +131,8 @@ Result<ResizeRequest> read_resize(std::string_view body, Direction direction) {
                        std::string(value.string_at({"task"}))};
 }
 
-Result<Patch> resize(const json::Value& object, const dijob::Job& job,
-                     const ResizeRequest& request) {
+Result<Patch> resize(const json::Value& object, const dijob::Job& job, const ResizeRequest& request,
+                     const dijob::ClusterNames& names) {
   const std::string_view phase = object.string_at({"status", "phase"});
   if (phase == "Succeeded" || phase == "Failed") {
     return failure(Code::kConflict, "job {}/{} has ended ({}): its replicas cannot change",
@@ -116,11 +141,11 @@ Result<Patch> resize(const json::Value& object, const dijob::Job& job,
   if (job.deleting) {
     return failure(Code::kConflict, "job {}/{} is being deleted", job.space, job.name);
   }
-  if (job.form == dijob::Form::kTasks) return resize_task(object, job, request);
+  if (job.form == dijob::Form::kTasks) return resize_task(object, job, request, names);
   if (!request.task.empty()) {
     return failure(Code::kInvalid, "job {}/{} has one template and no tasks", job.space, job.name);
   }
-  return resize_gang(object, job, request.by);
+  return resize_gang(object, job, request.by, names);
 }
 
 }  // namespace divisi::server

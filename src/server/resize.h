@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "dijob/job.h"
+#include "dijob/pod.h"
 #include "json/value.h"
 #include "server/job_writer.h"
 
@@ -23,9 +24,9 @@ struct ResizeRequest {
 Result<ResizeRequest> read_resize(std::string_view body, Direction direction);
 
 // Tasks form: the replicas of one task in the spec, never below 1. Template form: the wish in the
-// status, within minReplicas and maxReplicas. kInvalid when there is no such task, kConflict when
-// the job as it is now does not allow it.
-Result<Patch> resize(const json::Value& object, const dijob::Job& job,
-                     const ResizeRequest& request);
+// status, within minReplicas and maxReplicas. kInvalid when there is no such task, or when a job of
+// that size cannot run (dijob::can_run); kConflict when the job as it is now does not allow it.
+Result<Patch> resize(const json::Value& object, const dijob::Job& job, const ResizeRequest& request,
+                     const dijob::ClusterNames& names);
 
 }  // namespace divisi::server

@@ -74,6 +74,9 @@ class ServerTest : public http::testing::LoopFixture {
       "labels": {"diengine/operator": "di-operator", "diengine/job": "rl", "diengine/task-name": "collector"},
       "annotations": {"diengine/rank": "0", "diengine/task-rank": "0"}},
       "spec": {"containers": [{"name": "a"}]}, "status": {"phase": "Running", "podIP": "10.0.0.1"}})");
+    pod["metadata"]["ownerReferences"] = json::Array{json::Object{
+        {"uid", cluster_.store.find(kJobs, "default/rl")->string_at({"metadata", "uid"})},
+        {"controller", true}}};
     cluster_.store.create("/api/v1/pods", "default/rl-collector-0", pod, "2026-01-01T00:00:00Z");
     on_loop([&] { client_of_cluster_ = std::make_unique<kube::Client>(*reactor_, cluster_); });
     EXPECT_TRUE(start(options()).ok());

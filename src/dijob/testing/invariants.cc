@@ -141,7 +141,8 @@ void Invariants::check_failed(const Known& job, const json::Value& object) {
       why.ends_with("exceed backoff limit") || why.ends_with("replicas failed.");
   const bool by_rule = why.find("exit code") != std::string_view::npos ||
                        why.find("is not restarted") != std::string_view::npos ||
-                       why.find("active longer") != std::string_view::npos;
+                       why.find("active longer") != std::string_view::npos ||
+                       (why.starts_with("spec.priority") && !job.had_pods);
   if (!by_failures && !by_rule) fail("{} failed: {}", job.name, why);
   const json::Value* const tasks = object.find_path({"status", "taskRestarts"});
   std::int64_t paid = object.int_at({"status", "spentRestarts"}).value_or(0);
@@ -168,6 +169,8 @@ void Invariants::check_succeeded(const Known& job) {
 
 void Invariants::see_pod(const SimCluster::Change& change) {
   const json::Value& pod = change.object;
+  if (pod.find_path({"metadata", "ownerReferences"}) == nullptr) return;  // a stranger's
+  if (change.type == "DELETED") check_process(pod);
   const auto found = jobs_.find(owner_of(pod));
   if (found == jobs_.end()) return fail("pod {} has no owner", name_of(pod));
   Known& job = found->second;
@@ -183,6 +186,7 @@ void Invariants::see_pod(const SimCluster::Change& change) {
 
 void Invariants::check_new_pod(Known& job, const json::Value& pod) {
   const std::string name = name_of(pod);
+  job.had_pods = true;
   const int rank = number_of(env_of(pod, "DI_RANK"));
   for (const auto& [key, other] : cluster_.api.store.all(kPods)) {
     if (uid_of(other) == uid_of(pod) || owner_of(other) != owner_of(pod)) continue;
@@ -224,6 +228,14 @@ void Invariants::check_place(const Known& job, const json::Value& pod) {
   if (hosts[static_cast<std::size_t>(rank)] != host) {
     fail("{} finds {} in its place", name, hosts[static_cast<std::size_t>(rank)]);
   }
+}
+
+// A pod of which something may run is deleted by its kubelet alone, unless its node is lost.
+void Invariants::check_process(const json::Value& pod) {
+  const std::string node(pod.string_at({"spec", "nodeName"}));
+  if (node.empty() || over(pod.string_at({"status", "phase"}))) return;
+  if (cluster_.kubelet.took_away(uid_of(pod)) || cluster_.kubelet.is_dead(node)) return;
+  fail("{} was deleted by force though its node {} answers", name_of(pod), node);
 }
 
 bool Invariants::wanted(const Known& job, const Wish& wish, const json::Value& pod) const {

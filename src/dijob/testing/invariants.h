@@ -40,6 +40,7 @@ class Invariants {
     std::string name{};
     bool is_template = false;
     std::string phase{};
+    bool had_pods = false;
     std::map<std::string, std::int64_t> counters{};
     std::vector<Wish> wishes{};
     std::map<std::string, int> ranks{};           // by pod name
@@ -55,6 +56,7 @@ class Invariants {
   void check_failed(const Known& job, const json::Value& object);
   void check_succeeded(const Known& job);
   void check_new_pod(Known& job, const json::Value& pod);
+  void check_process(const json::Value& pod);
   void check_place(const Known& job, const json::Value& pod);
   void check_removal(const Known& job, const json::Value& pod);
   bool wanted(const Known& job, const Wish& wish, const json::Value& pod) const;

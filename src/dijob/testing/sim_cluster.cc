@@ -37,6 +37,7 @@ SimCluster::SimCluster(std::uint64_t seed) : api(loop, seed), kubelet(loop, api,
     kubelet.see(change);
     if (on_change) on_change(change);
   };
+  kubelet.register_nodes();
 }
 
 SimCluster::~SimCluster() {
@@ -45,6 +46,7 @@ SimCluster::~SimCluster() {
 
 std::size_t SimCluster::start_operator() {
   OperatorOptions options;
+  options.force_delete_after = force_delete_after;
   options.wall_clock = [this] { return loop.wall() + skew; };
   options.make_secret = [this] { return fmt::format("{:064x}", ++next_secret_); };
   options.instance = fmt::format("di-operator-{}", operators_.size());

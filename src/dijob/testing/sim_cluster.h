@@ -45,6 +45,7 @@ class SimCluster {
   std::function<void(const Change&)> on_change{};
   // What the operators' clock is ahead of the server's.
   std::chrono::seconds skew{0};
+  io::Duration force_delete_after = std::chrono::minutes(5);  // of operators started from now on
 
   // --- operators ---
   std::size_t start_operator();            // the number of the new one

@@ -15,6 +15,8 @@ using namespace std::chrono_literals;
 using kube::testing::FakeStore;
 
 constexpr const char* kPods = "/api/v1/pods";
+constexpr const char* kNodes = "/api/v1/nodes";
+constexpr auto kSilentAfter = 40s;  // the node controller's patience
 constexpr auto kEvictAfter = 5min;  // how long the real cluster tolerates a node that is silent
 constexpr auto kNodeBack = 20min;
 
@@ -179,7 +181,8 @@ void SimKubelet::terminate(const std::string& key, const std::string& uid, const
   }
   const std::int64_t grace = pod.int_at({"metadata", "deletionGracePeriodSeconds"}).value_or(30);
   const io::Duration most = std::min<io::Duration>(std::chrono::seconds(grace), 8s);
-  const io::Duration end = between(50ms, std::max<io::Duration>(most, 100ms));
+  const io::Duration usual = between(50ms, std::max<io::Duration>(most, 100ms));
+  const io::Duration end = std::max(slow_end_, usual);
   if (random_() % 2 == 0) {
     later(key, uid, end / 2, [this, key] {
       if (stranded(*api_.store.find(kPods, key))) return;
@@ -194,7 +197,9 @@ void SimKubelet::terminate(const std::string& key, const std::string& uid, const
 }
 
 void SimKubelet::finish_deletion(const std::string& key) {
-  if (api_.store.find(kPods, key) == nullptr) return;
+  const json::Value* const pod = api_.store.find(kPods, key);
+  if (pod == nullptr) return;
+  taken_.insert(std::string(pod->string_at({"metadata", "uid"})));
   api_.store.remove(kPods, key);
   api_.changed();
 }
@@ -252,6 +257,28 @@ void SimKubelet::fail_with_reason(const std::string& key, const std::string& rea
   });
 }
 
+void SimKubelet::register_nodes() {
+  for (const std::string& node : nodes_) {
+    json::Value object;
+    object["metadata"]["name"] = node;
+    api_.store.create(kNodes, node, std::move(object), kube::rfc3339(loop_.wall()));
+  }
+  api_.changed();
+}
+
+void SimKubelet::taint(const std::string& node, const std::vector<std::string>& keys) {
+  const json::Value* const before = api_.store.find(kNodes, node);
+  if (before == nullptr) return;
+  json::Value object = *before;
+  json::Array taints;
+  for (const std::string& key : keys) {
+    taints.emplace_back(json::Object{{"key", key}, {"effect", "NoExecute"}});
+  }
+  object["spec"]["taints"] = std::move(taints);
+  api_.store.update(kNodes, node, std::move(object));
+  api_.changed();
+}
+
 void SimKubelet::kill_node(const std::string& node) {
   // One stays, so that there is always somewhere to go.
   if (dead_.size() + 1 >= nodes_.size() || !dead_.insert(node).second) return;
@@ -263,6 +290,9 @@ void SimKubelet::kill_node(const std::string& node) {
     for (const std::string& key : found) what(key);
     api_.changed();
   };
+  const std::uint64_t silent = next_timer_++;
+  timers_[silent] =
+      loop_.after(kSilentAfter, [this, node] { taint(node, {"node.kubernetes.io/unreachable"}); });
   const std::uint64_t evict = next_timer_++;
   timers_[evict] = loop_.after(kEvictAfter, [this, for_each_pod] {
     for_each_pod([this](const std::string& key) { api_.verbs.remove(kPods, key); });
@@ -271,6 +301,7 @@ void SimKubelet::kill_node(const std::string& node) {
   timers_[back] = loop_.after(kNodeBack, [this, node, for_each_pod] {
     for_each_pod([this](const std::string& key) { finish_deletion(key); });
     dead_.erase(node);
+    taint(node, {});
   });
 }
 

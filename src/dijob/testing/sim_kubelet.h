@@ -53,6 +53,14 @@ class SimKubelet {
   // Its pods are told nothing any more; after some minutes they are marked for deletion, and after
   // some more the node is back, empty.
   void kill_node(const std::string& node);
+  // The processes of its pods go on and take so long to end when they are asked to.
+  void slow_down(io::Duration end) { slow_end_ = end; }
+  // Puts the objects of the nodes into the store.
+  void register_nodes();
+  // Taints of that node: keys; none of a node that answers.
+  void taint(const std::string& node, const std::vector<std::string>& keys);
+  // Whether the process of that pod has ended, as far as anybody can know.
+  bool took_away(const std::string& uid) const { return taken_.contains(uid); }
   const std::vector<std::string>& nodes() const noexcept { return nodes_; }
   bool is_dead(const std::string& node) const { return dead_.contains(node); }
 
@@ -78,6 +86,8 @@ class SimKubelet {
   std::mt19937_64 random_;
   std::vector<std::string> nodes_{"node-a", "node-b", "node-c"};
   std::set<std::string> dead_;
+  std::set<std::string> taken_;  // uids of pods that the kubelet has ended
+  io::Duration slow_end_{0};
   std::set<std::string> terminating_;  // uids whose deletion is on its way
   std::map<std::string, int> failures_;
   std::map<std::uint64_t, std::unique_ptr<io::Timer>> timers_;

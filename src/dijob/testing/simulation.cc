@@ -49,6 +49,9 @@ Simulation::Tally& Simulation::Tally::operator+=(const Tally& other) {
   deleted += other.deleted;
   restarts += other.restarts;
   crashes += other.crashes;
+  blocked += other.blocked;
+  edits_refused += other.edits_refused;
+  forced += other.forced;
   requests += other.requests;
   return *this;
 }
@@ -56,7 +59,13 @@ Simulation::Tally& Simulation::Tally::operator+=(const Tally& other) {
 Simulation::Simulation(std::uint64_t seed, bool tell) : random_(seed), tell_(tell), cluster_(seed) {
   io::seed_jitter(seed);
   cluster_.kubelet.script = [this](const json::Value& pod) { return fate_of(pod); };
+  cluster_.api.intercept = [this](const http::Request& request) { return refuse(request); };
   cluster_.on_change = [this](const SimCluster::Change& change) {
+    if (change.collection == kJobs && change.object.find_path({"status", "conditions"})) {
+      const json::Value refused = cluster_.condition(
+          std::string(change.object.string_at({"metadata", "name"})), "EditRefused");
+      tally_.edits_refused += refused.string_at({"status"}) == "True" ? 1 : 0;
+    }
     if (tell_ && change.collection != kEvents) say(line_of(change));
     invariants_.see(change);
     if (!invariants_.broken().empty()) say("BROKEN: " + invariants_.broken());
@@ -191,8 +200,29 @@ Fate Simulation::fate_of(const json::Value& pod) {
 
 // --- trouble ---
 
+std::optional<http::Response> Simulation::refuse(const http::Request& request) {
+  if (const std::size_t at = request.target.find("/pods/");
+      request.method == "DELETE" && at != std::string::npos) {
+    const json::Value pod = cluster_.pod(request.target.substr(at + 6));
+    const bool leaving = pod.find_path({"metadata", "deletionTimestamp"}) != nullptr;
+    tally_.forced += leaving && request.body.find(R"("gracePeriodSeconds":0)") != std::string::npos;
+  }
+  if (quota_ == 0 || request.method != "POST" || !request.target.ends_with("/pods") ||
+      cluster_.api.store.all(kPods).size() < quota_) {
+    return std::nullopt;
+  }
+  ++tally_.blocked;
+  return kube::testing::status_answer(403, "Forbidden", "exceeded quota: few");
+}
+
 void Simulation::trouble() {
-  switch (below(8)) {
+  switch (below(10)) {
+    case 8:
+      quota_ = chance(0.5) ? 0 : std::size_t(1 + below(6));
+      return say(fmt::format("quota {}", quota_));
+    case 9:
+      cluster_.kubelet.slow_down(std::chrono::seconds(chance(0.7) ? 0 : below(900)));
+      return say("slow down");
     case 0:
     case 1:
     case 2: return change_leader();
@@ -216,7 +246,9 @@ void Simulation::trouble() {
 }
 
 void Simulation::trouble_with(const std::string& job) {
-  const int kind = below(10);
+  const int kind = below(12);
+  if (kind == 10) return break_spec(job);
+  if (kind == 11) return take_name(job);
   if (kind < 4) return resize(job);
   if (kind < 6) {
     const bool suspend = chance(0.4);
@@ -265,6 +297,28 @@ void Simulation::resize(const std::string& job) {
   cluster_.edit_job(job, json::print(patch));
 }
 
+// An edit that cannot run, or one that mends it.
+void Simulation::break_spec(const std::string& job) {
+  const bool mend = broken_.erase(job) > 0;
+  if (!mend) broken_.insert(job);
+  say(fmt::format("{} the spec of {}", mend ? "mend" : "break", job));
+  cluster_.edit_job(job, fmt::format("{{spec: {{priority: {}}}}}", mend ? "normal" : "wrong"));
+}
+
+// Somebody else's pod, where one of the job's is to be.
+void Simulation::take_name(const std::string& job) {
+  const std::string name =
+      fmt::format("{}-{}-{}", job, job.front() == 'g' ? "1" : "collector", below(3));
+  if (!cluster_.pod(name).is_null()) return;
+  say("take the name " + name);
+  json::Value pod;
+  pod["metadata"]["name"] = name;
+  pod["metadata"]["namespace"] = "default";
+  taken_.insert(in_default(name));
+  cluster_.api.store.create(kPods, in_default(name), std::move(pod), "2026-01-01T00:00:00Z");
+  cluster_.api.changed();
+}
+
 // A crash with a pause, or two that lead at once for a while.
 void Simulation::change_leader() {
   if (handover_ != nullptr) return;
@@ -295,6 +349,15 @@ void Simulation::make_peace() {
   cluster_.loop.run_until([this] { return handover_ == nullptr; });
   cluster_.api.faults = {};
   cluster_.skew = {};
+  cluster_.kubelet.slow_down({});
+  quota_ = 0;
+  for (const std::string& key : taken_) {
+    if (cluster_.api.store.find(kPods, key) != nullptr) cluster_.api.store.remove(kPods, key);
+  }
+  cluster_.api.changed();
+  for (const std::string& job : broken_) {
+    if (cluster_.has_job(job)) cluster_.edit_job(job, "{spec: {priority: normal}}");
+  }
   for (const std::string& job : jobs_) {
     if (cluster_.has_job(job)) cluster_.edit_job(job, "{spec: {suspend: null}}");
   }

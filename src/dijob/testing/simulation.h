@@ -1,7 +1,8 @@
 // Simulation: jobs and trouble from a seed.
 //
 // Some minutes of everything at once: jobs of both forms whose pods fail, are refused and evicted;
-// users who resize, suspend and delete; nodes that die; a server that loses, repeats, delays and
+// users who resize, suspend, delete, and write specs that cannot run; full quotas and names that
+// are taken; nodes that die and processes that do not; a server that loses, repeats, delays and
 // refuses; operators that crash between any two requests, overlap, and have clocks that jump. Then
 // peace, in which every job must come to its end. The same seed gives the same run.
 #pragma once
@@ -12,7 +13,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +30,9 @@ class Simulation {
     std::uint64_t deleted = 0;
     std::uint64_t restarts = 0;
     std::uint64_t crashes = 0;
+    std::uint64_t blocked = 0;  // pods that a quota refused
+    std::uint64_t edits_refused = 0;
+    std::uint64_t forced = 0;  // pods that went by force
     std::uint64_t requests = 0;
     Tally& operator+=(const Tally& other);
   };
@@ -45,6 +51,9 @@ class Simulation {
   void trouble();
   void trouble_with(const std::string& job);
   void resize(const std::string& job);
+  void break_spec(const std::string& job);
+  void take_name(const std::string& job);
+  std::optional<http::Response> refuse(const http::Request& request);
   void change_leader();
   void make_peace();
   bool all_over() const;
@@ -62,6 +71,9 @@ class Simulation {
   bool overlaps_ = false;                           // sometimes two operators lead
   std::size_t leader_ = 0;
   std::unique_ptr<io::Timer> handover_;
+  std::size_t quota_ = 0;         // pods; 0: without
+  std::set<std::string> taken_;   // pods that are nobody's
+  std::set<std::string> broken_;  // jobs whose spec cannot run
   Tally tally_;
 };
 
