@@ -40,10 +40,18 @@ def test_OD27_one_file_has_everything_and_client_side_apply_takes_it_again(node)
 
 
 def test_the_account_of_the_operator_may_make_secrets_and_not_read_them(node):
-    who = "--as=system:serviceaccount:di-system:di-orchestrator"
+    who = "--as=system:serviceaccount:di-system:di-operator"
     assert node.kubectl("auth", "can-i", "create", "secrets", who) == "yes\n"
     for what in ("get secrets", "list secrets", "delete secrets", "update pods", "create pods --subresource=exec",
                  "delete nodes", "create dijobs"):
+        assert node.run_kubectl("auth", "can-i", *what.split(), who).stdout == "no\n", what
+
+
+def test_the_account_of_the_server_reads_jobs_and_pods_and_patches_jobs(node):
+    who = "--as=system:serviceaccount:di-system:di-server"
+    for what in ("list dijobs", "patch dijobs", "patch dijobs --subresource=status", "list pods"):
+        assert node.run_kubectl("auth", "can-i", *what.split(), who).stdout == "yes\n", what
+    for what in ("get secrets", "create secrets", "create pods", "delete pods", "delete dijobs", "list nodes"):
         assert node.run_kubectl("auth", "can-i", *what.split(), who).stdout == "no\n", what
 
 

@@ -241,7 +241,7 @@ def test_a_bad_job_is_warned_of_when_it_is_submitted_and_refused_when_that_is_wa
             strict.says("there is no policy")
         control_plane.kubectl("apply", "-f", "-", stdin=text)
         binding = "validatingadmissionpolicybindings/dijobs.diengine.opendilab.org"
-        account = "--as=system:serviceaccount:di-system:di-orchestrator"
+        account = "--as=system:serviceaccount:di-system:di-operator"
         assert control_plane.run_kubectl("auth", "can-i", "patch", binding, account).stdout.strip() == "yes"
         assert control_plane.run_kubectl("auth", "can-i", "patch", binding + "x", account).stdout.strip() == "no"
     finally:
