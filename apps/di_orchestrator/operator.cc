@@ -136,7 +136,9 @@ class Process {
     health.ready["jobs"] = [this]() -> Status {
       // One that waits for the lease is ready to take over.
       if (!works_ || jobs_->ready()) return {};
-      return make_status(Code::kUnavailable, "the jobs are not known yet");
+      const Status why = jobs_->controller().trouble();
+      return make_status(Code::kUnavailable, "the jobs are not known yet{}{}", why.ok() ? "" : ": ",
+                         why.message());
     };
     for (const Listen& address : {flags.probe, flags.common.metrics}) {
       auto server = serve_probes(session.reactor(), address, health);

@@ -63,8 +63,8 @@ int main_port(const json::Value& pod_spec, const Task& task) {
 }
 
 std::string template_hash(const Job& job, const Task& task) {
-  const json::Value made_of =
-      json::Array{task.pod_template, json::Value(job.volumes), job.restarted_at};
+  // The empty text stands where restartedAt was: pods made before keep their hashes.
+  const json::Value made_of = json::Array{task.pod_template, json::Value(job.volumes), ""};
   return fmt::format("{:016x}", hash_of(json::print(with_sorted_keys(made_of))));
 }
 

@@ -92,6 +92,34 @@ TEST_F(OperatorEditTest, RestartedAtMakesOlderPodsAgainOneByOne) {
   EXPECT_EQ(uids(), after) << "once";
 }
 
+TEST_F(OperatorEditTest, RestartedAtLeavesPodsAloneThatAreUpToDate) {
+  create_one_task();
+  cluster.kubelet.automatic = true;
+  cluster.edit_job("j", one_task("{spec: {containers: [{name: di-container, image: other}]}}"));
+  cluster.delete_pod("j-w-1");
+  cluster.settle(1min);
+  const std::string newer = cluster.uid("j-w-1");
+  const std::string older = cluster.uid("j-w-0");
+  cluster.edit_job("j", "{metadata: {annotations: {diengine/restartedAt: now}}}");
+  cluster.settle(5min);
+  EXPECT_EQ(cluster.uid("j-w-1"), newer);
+  EXPECT_NE(cluster.uid("j-w-0"), older);
+  EXPECT_EQ(image_of("j-w-0"), "other");
+}
+
+TEST_F(OperatorEditTest, AnEditAfterTheEndIsSeenAndChangesNothingElse) {
+  create_running(usual_job("cleanPodPolicy: None"));
+  cluster.succeed_all("j");
+  cluster.settle();
+  ASSERT_EQ(cluster.phase("j"), "Succeeded");
+  cluster.edit_job("j", "{spec: {priority: high}}");
+  cluster.settle();
+  const json::Value job = cluster.job("j");
+  EXPECT_EQ(job.int_at({"status", "observedGeneration"}), job.int_at({"metadata", "generation"}));
+  EXPECT_EQ(cluster.phase("j"), "Succeeded");
+  EXPECT_EQ(cluster.pods("j").size(), 4u);
+}
+
 TEST_F(OperatorEditTest, NamesTypesAndFormOfALiveJobStayAsTheyAre) {
   create_running(usual_job());
   const auto before = uids();

@@ -61,6 +61,12 @@ TEST_F(OperatorPolicyTest, AJobThatIsActiveTooLongFails) {
   EXPECT_TRUE(cluster.pods("j").empty());
 }
 
+TEST_F(OperatorPolicyTest, AnEventSaysWhyAJobWasActiveTooLong) {
+  create_running(usual_job("activeDeadlineSeconds: 60"));
+  cluster.settle(2min);
+  EXPECT_TRUE(told("Warning JobFailed: job failed since it was active longer than 60 seconds"));
+}
+
 TEST_F(OperatorPolicyTest, TheTimeOfASuspensionIsNotActive) {
   create_running(usual_job("activeDeadlineSeconds: 600"));
   cluster.edit_job("j", "{spec: {suspend: true}}");

@@ -70,8 +70,11 @@ TEST_F(OperatorRecoveryTest, O061_OD02_AReplacedPodIsTheSamePlaceAgain) {
 
 TEST_F(OperatorRecoveryTest, O061_OD02_ASingleReplicaStaysRankZero) {
   create_running(tasks_job({task("none", 1, "name: serial")}));
+  const std::string uid = cluster.uid("j-serial-0");
   fail("j-serial-0");
   cluster.settle();
+  EXPECT_NE(cluster.uid("j-serial-0"), uid);
+  EXPECT_NE(cluster.uid("j-serial-0"), "");
   EXPECT_EQ(rank("j-serial-0"), "0");
   expect_own_place("j-serial-0");
 }
@@ -97,6 +100,24 @@ TEST_F(OperatorRecoveryTest, O063_AnEvictionIsAFailure) {
   cluster.kubelet.fail_with_reason("default/j-learner-0", "Evicted");
   cluster.settle();
   EXPECT_EQ(cluster.phase("j"), "Failed");
+}
+
+TEST_F(OperatorRecoveryTest, APodThatTheClusterTookAwayCostsNothing) {
+  create_running(usual_job("backoffLimit: 0"));
+  const std::string uid = cluster.uid("j-learner-0");
+  json::Value pod = cluster.pod("j-learner-0");
+  pod["status"]["phase"] = "Failed";
+  pod["status"]["reason"] = "NodeShutdown";
+  pod["status"]
+      .find("conditions")
+      ->as_array()
+      ->push_back(json::Object{{"type", "DisruptionTarget"}, {"status", "True"}});
+  cluster.api.store.update(kPods, in_default("j-learner-0"), pod);
+  cluster.api.changed();
+  cluster.settle();
+  EXPECT_NE(cluster.uid("j-learner-0"), uid);
+  EXPECT_EQ(cluster.status("j", "restarts"), 0);
+  EXPECT_EQ(cluster.phase("j"), "Starting");
 }
 
 TEST_F(OperatorRecoveryTest, O064_ALimitOfNullIsNone) {

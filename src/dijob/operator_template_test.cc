@@ -104,6 +104,7 @@ TEST_F(OperatorTemplateTest, O089_AJobWithoutAReplicaCountWaits) {
   create(template_job(""));
   cluster.settle(10min);
   EXPECT_EQ(cluster.phase("g"), "Pending");
+  EXPECT_EQ(message("Pending", "g"), "job is pending since no replicas assigned.");
   EXPECT_TRUE(cluster.pods("g").empty());
   cluster.edit_status("g", "{replicas: 2}");
   cluster.settle();

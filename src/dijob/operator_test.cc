@@ -1,6 +1,7 @@
 // The life of a job in the tasks form, on a simulated cluster: the acceptance items of its phases.
 #include "dijob/testing/operator_fixture.h"
 
+#include <algorithm>
 #include <set>
 
 namespace divisi::dijob::testing {
@@ -122,6 +123,23 @@ TEST_F(OperatorTest, O050_FailuresOfARunningJobAreOneRestartTogether) {
   cluster.delete_pod("k-learner-0");
   cluster.settle();
   EXPECT_EQ(counters(cluster, "k"), (Counters{1, 1}));
+}
+
+TEST_F(OperatorTest, O052_EveryPodListsEveryReplica) {
+  const std::vector<std::vector<int>> sizes{{1, 1, 1}, {1, 1, 2}, {1, 3, 2}};
+  const std::vector<std::ptrdiff_t> sums{9, 16, 36};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::string name = fmt::format("s{}", i);
+    create(tasks_job({task("learner", sizes[i][0]), task("evaluator", sizes[i][1]),
+                      task("collector", sizes[i][2])},
+                     "", name));
+    std::ptrdiff_t sum = 0;
+    for (const json::Value& pod : cluster.pods(name)) {
+      const std::string hosts = env_of(pod, "DI_NODES");
+      sum += hosts.empty() ? 0 : 1 + std::ranges::count(hosts, ',');
+    }
+    EXPECT_EQ(sum, sums[i]);
+  }
 }
 
 TEST_F(OperatorTest, O053_StatusCountsReplicasAndPodsByTask) {

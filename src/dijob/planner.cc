@@ -121,7 +121,7 @@ void Planner::save_spec() {
 
 void Planner::tell_blocked() {
   constexpr std::string_view kType = "Blocked";
-  if (!seen_.blocked.empty()) {
+  if (!seen_.blocked.empty() && !all_taken()) {
     status_.set_condition(kType, true, "FailedCreate", seen_.blocked);
   } else if (status_.holds(kType) && all_taken()) {
     status_.set_condition(kType, false, "SuccessfulCreate", "");
@@ -144,7 +144,10 @@ void Planner::name_pods_for_scale() {
 
 void Planner::admit() {
   status_["form"] = job_.form == Form::kTasks ? "tasks" : "template";
-  status_.enter(kPending, "job created.");
+  const bool waits = job_.preemptible
+                         ? allocation() == nullptr || allocation()->empty()
+                         : job_.form == Form::kTemplate && status_.number("replicas") == 0;
+  status_.enter(kPending, waits ? "job is pending since no replicas assigned." : "job created.");
   status_["secretName"] = secret_name(job_);
   for (const char* const counter : {"restarts", "reschedules", "spentRestarts", "readyReplicas"}) {
     if (status_.find(counter) == nullptr) status_.set_number(counter, 0);

@@ -34,7 +34,7 @@ class Planner {
   void adopt();
   void tell_blocked();
   void name_pods_for_scale();
-  Status check_form();  // kConflict: an edit that is not applied
+  Status check_form();                   // kConflict: an edit that is not applied
   void tell_edits(std::string refused);  // empty: none but those of the spec itself
   bool deadline_passed();
   void suspend();
@@ -49,7 +49,7 @@ class Planner {
 
   // planner_end.cc: jobs that are over.
   void succeed();
-  void fail(std::string message);
+  void fail(std::string message, bool by_pods = false);
   Plan clean();
   void expire();
 

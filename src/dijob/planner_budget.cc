@@ -52,12 +52,14 @@ bool Planner::must_fail_at_once() {
     if (seat.seat != Seat::kFailed) continue;
     if (exit_action(job_, *seat.task, *seat.pod) == ExitAction::kFailJob) {
       fail(fmt::format("job failed since pod {} ended with exit code {}", seat.name,
-                       seat.pod->exit_code.value_or(-1)));
+                       seat.pod->exit_code.value_or(-1)),
+           true);
       return true;
     }
     if (seat.task->restart == Restart::kNever) {
       fail(fmt::format("job failed since pod {} failed and task {} is not restarted", seat.name,
-                       seat.task->name));
+                       seat.task->name),
+           true);
       return true;
     }
   }
@@ -102,13 +104,15 @@ void Planner::restart_or_fail(const Failed& failed) {
   if (!pay(failed)) {
     if (gang) {
       return fail(made ? fmt::format("job failed since {} replicas failed.", failed.seats.size())
-                       : fmt::format("job failed since pod {} failed to create.", refused));
+                       : fmt::format("job failed since pod {} failed to create.", refused),
+                  made);
     }
     return fail(made ? fmt::format("job failed since {} pods failed and exceed backoff limit",
                                    failed.seats.size())
                      : fmt::format("job failed since pod {} failed to create and exceed backoff "
                                    "limit",
-                                   refused));
+                                   refused),
+                made);
   }
   if (gang) {
     restart_gang("job is restarting since conditions changed.");

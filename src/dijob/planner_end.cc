@@ -15,9 +15,8 @@ void Planner::succeed() {
   status_.set_time("completionTimestamp", seen_.now);
 }
 
-void Planner::fail(std::string message) {
-  tell("Warning", "JobFailed",
-       seen_.pods.empty() ? message : "job is failed since some replicas are failed.");
+void Planner::fail(std::string message, bool by_pods) {
+  tell("Warning", "JobFailed", by_pods ? "job is failed since some replicas are failed." : message);
   status_.enter(kFailed, std::move(message));
   status_.set_number("readyReplicas", 0);
   status_.erase("taskStatus");
@@ -25,8 +24,14 @@ void Planner::fail(std::string message) {
 }
 
 // Services always go, pods by the policy, the job itself when it was kept long enough. The status
-// stays as it is: what is over is over.
+// stays as it is, but for the edit it has seen: what is over is over.
 Plan Planner::clean() {
+  const auto generation = seen_.object.int_at({"metadata", "generation"}).value_or(0);
+  if (status_.value().int_at({"observedGeneration"}).value_or(generation) != generation) {
+    status_["observedGeneration"] = generation;
+    out_.status = status_.value();
+    out_.told = Told::kCounts;
+  }
   for (const std::string& service : seen_.services)
     out_.actions.emplace_back(DeleteService{service});
   for (const Pod& pod : seen_.pods) {

@@ -89,7 +89,7 @@ const json::Value* main_container(const json::Value& pod_spec, const Task& task)
 int main_port(const json::Value& pod_spec, const Task& task);
 
 // Changes whenever pods made from now on would differ from those made before (image, environment,
-// resources, volumes, restartedAt; not replicas). A short text.
+// resources, volumes; not replicas). A short text.
 std::string template_hash(const Job& job, const Task& task);
 
 // --- pods that exist ---
@@ -109,6 +109,7 @@ struct Pod {
   std::optional<int> exit_code{};  // of the main container, when it has ended
   bool any_ended = false;          // a container terminated, or waits with CrashLoopBackOff
   bool exit_143 = false;           // any container ended by SIGTERM
+  bool disrupted = false;          // condition DisruptionTarget: the cluster took it away
   std::optional<std::chrono::system_clock::time_point> started{};  // status.startTime
   std::optional<std::chrono::system_clock::time_point> ended{};    // newest container end
 

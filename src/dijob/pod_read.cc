@@ -105,6 +105,7 @@ void read_status(const json::Value& object, Pod& pod) {
   if (const json::Value* status = object.find("status")) {
     pod.ready = has_condition(*status, "Ready");
     pod.scheduled = has_condition(*status, "PodScheduled");
+    pod.disrupted = has_condition(*status, "DisruptionTarget");
   }
 }
 

@@ -26,6 +26,8 @@ ExitAction exit_action(const Job& job, const Task& task, const Pod& pod) {
 }
 
 bool rejected(const Pod& pod) {
+  // A node that shuts down, a drain, a preemption; an eviction for what it used is its own fault.
+  if (pod.disrupted && pod.reason != "Evicted") return true;
   return pod.reason == "UnexpectedAdmissionError" || starts_with_any_case(pod.reason, "outof");
 }
 

@@ -44,7 +44,7 @@ struct Seating {
 // What the exit code of a failed pod means for the job.
 ExitAction exit_action(const Job& job, const Task& task, const Pod& pod);
 
-// The kubelet would not have the pod: no fault of the program.
+// The kubelet would not have the pod, or the cluster took it away: no fault of the program.
 bool rejected(const Pod& pod);
 
 // The names that status.succeeded has.

@@ -46,6 +46,15 @@ bool Controller::ready() const {
                              [](const Informer* informer) { return informer->synced(); });
 }
 
+Status Controller::trouble() const {
+  for (const Informer* const informer : informers_) {
+    if (!informer->synced() && !informer->reflector().last_error().ok()) {
+      return informer->reflector().last_error();
+    }
+  }
+  return {};
+}
+
 void Controller::stop(std::function<void()> drained) {
   stopping_ = true;
   drained_ = std::move(drained);

@@ -58,6 +58,8 @@ class Controller {
   void add_after(std::string key, io::Duration delay) { queue_.add_after(std::move(key), delay); }
 
   bool ready() const;  // all caches are in step
+  // Why they are not, as far as a server has said it; ok when they are, or when none has.
+  Status trouble() const;
   const Counters& counters() const noexcept { return counters_; }
   const WorkQueue& queue() const noexcept { return queue_; }
 

@@ -339,6 +339,21 @@ TEST_F(LeaseTest, C42_ALeaseGivenBackPassesOnAtOnce) {
   EXPECT_LE(loop_.now() - stopped, 6s);
 }
 
+TEST_F(LeaseTest, C42_AnAnswerThatComesTooLateMakesNoLeader) {
+  bool refused = false;
+  api_.intercept = [&](const http::Request& request) -> std::optional<http::Response> {
+    if (request.method == "GET" || std::exchange(refused, true)) return std::nullopt;
+    http::Response later = testing::status_answer(429, "TooManyRequests", "later");
+    later.headers.add("Retry-After", "12");
+    return later;
+  };
+  add();
+  ASSERT_TRUE(loop_.run_until([&] { return leaders() == 1; }, 60s));
+  api_.faults.lose_request = 1;  // nothing can be renewed from now on
+  loop_.run_for(1min);
+  EXPECT_EQ(leaders(), 0);
+}
+
 TEST_F(LeaseTest, C42_ALeaderThatCannotRenewStopsBeforeAnotherBegins) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);

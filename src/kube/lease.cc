@@ -118,6 +118,8 @@ void LeaderElection::claimed(Result<json::Value> lease, io::TimePoint asked) {
   last_ = *std::move(lease);
   // Counted from the request: the others may count from any moment after it.
   renewed_at_ = asked;
+  // An answer that came too late says nothing of now: whoever does not lead yet asks again.
+  if (!leads_ && client_.reactor().now() - asked >= options_.renew_within) return again();
   check_deadline();
   if (stopped_) return;
   if (!std::exchange(leads_, true) && handlers_.on_started) handlers_.on_started();

@@ -270,8 +270,14 @@ void Reflector::on_stream_end(Status status) {
 void Reflector::list_again(const Status& why) {
   if (!why.ok()) {
     ++counters_.errors;
+    // What only somebody else can mend is said once; the rest passes by itself.
+    const bool no_right = why.code() == Code::kForbidden || why.code() == Code::kUnauthorized;
+    if (no_right && last_error_.code() != why.code()) {
+      log::warning("{}; trying again until it is allowed", why.message());
+    } else {
+      log::debug("{}; listing again", why.message());
+    }
     last_error_ = why;
-    log::debug("{}; listing again", why.message());
   }
   retry([this] { list(); });
 }

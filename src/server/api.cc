@@ -49,7 +49,12 @@ Api::Api(kube::Client& client, kube::Metrics& metrics, std::unique_ptr<Authentic
                [this](const json::Value& object) { return describe_members(object); }) {
   health_.healthy["ping"] = [] { return Status(); };
   health_.ready["caches"] = [this] {
-    return in_step() ? Status() : make_status(Code::kUnavailable, "jobs and pods are being listed");
+    if (in_step()) return Status();
+    for (const kube::Informer* const cache : {&source_.jobs(), &source_.pods()}) {
+      const Status& why = cache->reflector().last_error();
+      if (!why.ok()) return make_status(Code::kUnavailable, "{}", why.message());
+    }
+    return make_status(Code::kUnavailable, "jobs and pods are being listed");
   };
   health_.metrics = &metrics_;
   follow_jobs();
@@ -100,6 +105,9 @@ void Api::find_job(Asked asked, Action action) {
   source_.find_job(id, [this, asked = std::move(asked), action,
                         alive = std::weak_ptr(alive_)](Result<JobView> view) {
     if (alive.expired()) return;
+    if (!view && view.error().code() == Code::kNotFound && authenticator_->hides_jobs()) {
+      return answer(asked, failed({Code::kUnauthorized, "the bearer token is not the right one"}));
+    }
     if (!view) return answer(asked, failed(view.error()));
     auto job = dijob::read_job(view->object);
     if (!job) return answer(asked, failed({Code::kInvalid, job.error().message()}));

@@ -36,6 +36,9 @@ class Authenticator {
   void check_job(const http::Headers& headers, const json::Value& object,
                  std::function<void(Status)> done);
 
+  // Whether a caller without the right token may not even learn which jobs there are.
+  bool hides_jobs() const noexcept { return options_.mode == AuthMode::kJobSecret; }
+
   void forget(const std::string& job_uid) { secrets_.erase(job_uid); }
 
  private:

@@ -62,6 +62,9 @@ TEST_F(AuthTest, OD36_AJobsSecretSpeaksForThatJobAndNoOther) {
       "message":"the bearer token is not the right one","data":null})"));
   EXPECT_EQ(refused->headers.get("WWW-Authenticate"), "Bearer");
   EXPECT_EQ(replicas_of(1, "other"), 2);
+  const auto none = ask("GET", "/v2alpha1/job/default.none/replicas", "", bearer("aaaa"));
+  EXPECT_EQ(none->body, refused->body) << "nor does it tell which jobs there are";
+  EXPECT_EQ(none->status, 401);
   for (const char* path : {"/healthz", "/metrics"}) {
     EXPECT_EQ(ask("GET", path)->status, 200) << "kubelets and Prometheus have no token";
   }

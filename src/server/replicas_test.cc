@@ -193,6 +193,20 @@ TEST_F(ReplicasTest, OfAPreemptibleGangAreAWishToTheAllocator) {
   EXPECT_EQ(job("gang").int_at({"spec", "replicas"}), 5);
 }
 
+TEST_F(ReplicasTest, AServerThatMayNotListSaysSo) {
+  cluster_.intercept = [](const http::Request& request) {
+    return request.target.find("/dijobs") == std::string::npos
+               ? std::nullopt
+               : std::optional(
+                     kube::testing::status_answer(403, "Forbidden", "nobody may list dijobs"));
+  };
+  restart();
+  loop_.run_for(10s);
+  const auto seen = ask("GET", "/readyz?verbose");
+  EXPECT_EQ(seen->status, 503);
+  EXPECT_NE(seen->body.find("nobody may list dijobs"), std::string::npos) << seen->body;
+}
+
 TEST_F(ReplicasTest, NeverGoBelowOne) {
   put_tasks_job();
   const auto seen = ask("DELETE", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 2})");
