@@ -252,6 +252,82 @@ if __name__ == "__main__":
     assert any("carries a" in values[0] for values in ended.results if isinstance(values[0], str))
 
 
+def test_more_than_255_arrays_in_one_event(run_program):
+    ended = run_program(
+        """
+import numpy as np
+
+def arrays(count):
+    return [np.full(1024 + i % 3, i, dtype="f8") for i in range(count)]
+
+def equal(got, count):
+    return len(got) == count and all(np.array_equal(a, b) for a, b in zip(got, arrays(count)))
+
+def main():
+    heard = Gathered()
+    router = task.router
+    with task.start():
+        task.on("native", lambda count, got: heard.add(equal(got, count)))
+        task.on("pickled", lambda got: heard.add(equal(got["w"], got["count"]) and got["s"] == {1}))
+        task.on("bytes", lambda *got: heard.add([len(each) for each in got] == [9000] * len(got)))
+        router.serve("get", arrays)
+        router.barrier()
+        if me() == 1:
+            for count in (254, 255, 256, 300, 1000):
+                task.emit("native", count, arrays(count), only_remote=True)
+                task.emit("pickled", {"w": arrays(count), "count": count, "s": {1}}, only_remote=True)
+                task.emit("bytes", *[bytes(9000)] * count, only_remote=True)
+                assert equal(router.call(0, "get", count), count)
+        else:
+            heard.wait(15)
+            tell(list(heard))
+        router.barrier()
+
+if __name__ == "__main__":
+    Parallel.runner(n_parallel_workers=2)(main)
+"""
+    ).ok()
+    assert ended.results == [[[True] * 15]]
+
+
+def test_the_pickle_of_a_stranger_is_refused_without_a_secret(start_program, free_ports, tmp_path):
+    program = """
+class Bomb:
+    def __reduce__(self):
+        return open, (sys.argv[2], "w")
+
+def main():
+    heard = Gathered()
+    with task.start():
+        task.on("case", heard.add)
+        if me() == 1:  # this one trusts everybody, so it sends pickles
+            assert task.router.wait_for_peers(1)
+            task.emit("case", Bomb(), only_remote=True)
+            task.emit("case", {"keyword": Bomb()}, key=Bomb(), only_remote=True)
+            task.router.emit("case", Bomb())
+            task.emit("case", "plain", only_remote=True)
+        else:
+            task.router.on("case", heard.add)
+            heard.wait(1)
+            tell(list(map(str, heard)), [peer["refused"] for peer in task.router.stats()["peers"]])
+        task.router.barrier()
+
+if __name__ == "__main__":
+    Parallel.runner(n_parallel_workers=1, protocol="tcp", address="127.0.0.1", **json.loads(sys.argv[1]))(main)
+"""
+    victim, other = free_ports(2)
+    touched = tmp_path / "touched"
+    one = start_program(program, json.dumps({"ports": [victim]}), str(touched))
+    two = start_program(
+        program,
+        json.dumps({"ports": [other], "node_ids": [1], "attach_to": [f"127.0.0.1:{victim}"], "allow_pickle": True}),
+        str(touched),
+    )
+    two.end().ok()
+    assert one.end().ok().results == [[["plain"], [3]]]
+    assert not touched.exists()
+
+
 def test_arrays_arrive_as_read_only_views(run_program):
     ended = run_program(
         CASES

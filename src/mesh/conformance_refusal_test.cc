@@ -1,7 +1,9 @@
 // Who is refused, on every medium: other jobs, secrets and protocols, strangers, and nodes that
 // meet themselves or each other twice. Whoever is refused is told why, and nobody else suffers.
+#include "mesh/handshake.h"
 #include "mesh/testing/medium.h"
 #include "mesh/testing/raw_socket.h"
+#include "mesh/testing/recorder.h"
 #include "mesh/testing/test_node.h"
 #include "mesh/wire.h"
 
@@ -18,6 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class RefusalConformance : public ::testing::TestWithParam<Medium> {
  protected:
@@ -65,17 +68,20 @@ TEST_P(RefusalConformance, AnotherJobIsRefused) {
   TestNode a(0, fresh(), {}, job("mine", "s"));
   TestNode b(1, "", {a->address()}, job("yours", "s"));
   const Status refused = b->join();
-  EXPECT_THAT(refused.message(), HasSubstr("mine"));
-  EXPECT_THAT(refused.message(), HasSubstr("yours"));
+  EXPECT_THAT(refused.message(), HasSubstr("another job id (ours is 'yours'"));
+  EXPECT_THAT(refused.message(), Not(HasSubstr("mine")));
   EXPECT_TRUE(a->peers().empty());
   expect_healthy(a, job("mine", "s"));
 }
 
 TEST_P(RefusalConformance, AnotherProtocolVersionIsToldBothNumbers) {
   TestNode a(0, fresh(), {});
-  RawSocket old(a->address());
-  old.write(preamble(kProtocolVersion + 6));
-  EXPECT_THAT(as_text(old.read_to_end()), HasSubstr("protocol version 7 meets version 1"));
+  for (const int version : {1, 7}) {
+    RawSocket other(a->address());
+    other.write(preamble(static_cast<std::uint16_t>(version)));
+    EXPECT_THAT(as_text(other.read_to_end()),
+                HasSubstr("protocol version " + std::to_string(version) + " meets version 2"));
+  }
   expect_healthy(a, {});
 }
 
@@ -145,6 +151,86 @@ TEST_P(RefusalConformance, AStrangerThatSaysNothingIsClosedAfterAWhile) {
   silent.read_to_end();
   halting.read_to_end();
   expect_healthy(a, {});
+}
+
+TEST_P(RefusalConformance, SilentStrangersTakeNoPlaceOfAPeer) {
+  NodeOptions options;
+  options.handshake_timeout = 600s;  // only the newcomers push them out
+  TestNode a(0, fresh(), {}, options);
+  std::vector<std::unique_ptr<RawSocket>> strangers;
+  for (int i = 0; i < 300; ++i) {
+    strangers.push_back(std::make_unique<RawSocket>(a->address()));
+    if (i % 2 == 0) strangers.back()->write("DIV");
+  }
+  EXPECT_TRUE(strangers.front()->read_to_end().empty()) << "the oldest makes room";
+  expect_healthy(a, {});
+}
+
+TEST_P(RefusalConformance, StrangersThatGreetAndStopThereTakeNoPlaceOfAPeer) {
+  NodeOptions options = job("j", "right");
+  options.handshake_timeout = 600s;
+  TestNode a(0, fresh(), {}, options);
+  std::vector<std::unique_ptr<RawSocket>> strangers;
+  for (int i = 0; i < 600; ++i) {
+    Identity claimed;
+    claimed.job = "j";
+    claimed.node = i + 100;
+    claimed.incarnation = static_cast<std::uint64_t>(i) + 1;
+    Handshake greeting(Handshake::Role::kDialler, claimed, "guess",
+                       [](const Identity&) { return Handshake::Verdict(); });
+    strangers.push_back(std::make_unique<RawSocket>(a->address()));
+    strangers.back()->write(greeting.take_output());
+  }
+  strangers.front()->read_to_end();
+  expect_healthy(a, job("j", "right"));
+}
+
+TEST_P(RefusalConformance, AnImpostorThatListensLearnsNothingAfterTheProof) {
+  std::string address;
+  const int listener = listen_like(fresh(), address);
+  std::string heard;
+  std::thread impostor([&] {
+    const int fd = ::accept(listener, nullptr, nullptr);
+    Identity claimed;
+    claimed.job = "j";
+    claimed.incarnation = 99;
+    Handshake greeting(Handshake::Role::kAcceptor, claimed, "guess",
+                       [](const Identity&) { return Handshake::Verdict(); });
+    const auto magic = preamble();
+    ASSERT_TRUE(greeting.on_preamble(magic).ok());
+    const auto receive = [&](std::size_t size) {
+      heard.resize(heard.size() + size);
+      char* const at = heard.data() + heard.size() - size;
+      return ::recv(fd, at, size, MSG_WAITALL) == static_cast<ssize_t>(size);
+    };
+    ASSERT_TRUE(receive(kPreambleBytes + kHeaderBytes));
+    const auto hello_header =
+        read_header(reinterpret_cast<const std::byte*>(heard.data()) + kPreambleBytes);
+    ASSERT_TRUE(receive(hello_header.length));
+    FrameReader reader;
+    ASSERT_TRUE(
+        feed(reader, greeting, std::as_bytes(std::span(heard)).subspan(kPreambleBytes)).ok());
+    const auto hello = greeting.take_output();
+    ASSERT_GT(::send(fd, hello.data(), hello.size(), MSG_NOSIGNAL), 0);
+    heard.clear();
+    ASSERT_TRUE(receive(kHeaderBytes));
+    const auto proof = read_header(reinterpret_cast<const std::byte*>(heard.data()));
+    EXPECT_EQ(proof.kind, Kind::kProof);
+    ASSERT_TRUE(receive(proof.length));
+    const std::string guess = heard;  // its own proof back
+    ASSERT_GT(::send(fd, guess.data(), guess.size(), MSG_NOSIGNAL), 0);
+    heard.clear();
+    char byte;
+    while (::recv(fd, &byte, 1, 0) > 0) heard.push_back(byte);
+    ::close(fd);
+  });
+  TestNode b(1, "", {address}, job("j", "right"));
+  const Status refused = b->join();
+  impostor.join();
+  ::close(listener);
+  EXPECT_EQ(refused.code(), Code::kUnauthorized);
+  EXPECT_THAT(refused.message(), HasSubstr("wrong secret"));
+  EXPECT_EQ(heard, "") << "sent after the proof";
 }
 
 PayloadView pickled(std::string_view bytes) {

@@ -13,6 +13,10 @@ constexpr int kReadsPerTurn = 8;
 
 constexpr auto kLinger = std::chrono::seconds(1);
 
+std::string without_port(const std::string& peer) {
+  return peer.substr(0, peer.rfind(':'));
+}
+
 }  // namespace
 
 Connection::Connection(Node& node, std::shared_ptr<io::Stream> stream,
@@ -21,7 +25,8 @@ Connection::Connection(Node& node, std::shared_ptr<io::Stream> stream,
       stream_(std::move(stream)),
       dialer_(std::move(dialer)),
       number_(number),
-      opened_after_(node.last_attachment_) {}
+      opened_after_(node.last_attachment_),
+      source_(without_port(stream_->peer())) {}
 
 void Connection::start() {
   const auto role = dialled() ? Handshake::Role::kDialler : Handshake::Role::kAcceptor;

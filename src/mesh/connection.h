@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace divisi::mesh {
@@ -29,6 +30,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   bool dialled() const { return dialer_ != nullptr; }
   bool open() const { return !closed_; }
+  // The peer's address without its port; empty for a Unix socket.
+  const std::string& source() const { return source_; }
   std::uint64_t number() const { return number_; }
   // The last attachment of any link when this connection was opened: of what the peer says in its
   // greeting we know only that it is not older.
@@ -55,6 +58,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::shared_ptr<Node::Dialer> dialer_;
   const std::uint64_t number_;
   const std::uint64_t opened_after_;
+  const std::string source_;
 
   FrameReader reader_;
   std::unique_ptr<Handshake> handshake_;

@@ -23,6 +23,12 @@ std::string bounded_text(Unpacker& in, const char* what) {
   return std::string(text);
 }
 
+// A stranger's text for a line of the log.
+std::string shortened(const std::string& text) {
+  constexpr std::size_t kMost = 64;
+  return log::printable(text.size() <= kMost ? text : text.substr(0, kMost) + "...");
+}
+
 std::uint64_t unsigned_number(Unpacker& in, const char* what) {
   const Number number = in.number(what);
   if (number.kind != Number::Kind::kUnsigned) {
@@ -161,7 +167,8 @@ Status Handshake::on_hello(std::span<const std::byte> content) {
     return reject(RejectCode::kSelf, "this address is the node's own");
   }
   if (peer_.job != self_.job) {
-    return reject(RejectCode::kJob, fmt::format("job id '{}' meets '{}'", peer_.job, self_.job));
+    return reject(RejectCode::kJob, "another job id",
+                  fmt::format("job id '{}' meets '{}'", shortened(peer_.job), self_.job));
   }
   if (peer_has_secret_ != !secret_.empty()) {
     return reject(RejectCode::kSecret, peer_has_secret_
@@ -170,6 +177,7 @@ Status Handshake::on_hello(std::span<const std::byte> content) {
   }
   if (role_ == Role::kAcceptor) {
     send_hello();
+  } else {
     send_proof();
   }
   return {};
@@ -192,13 +200,13 @@ Status Handshake::on_proof(std::span<const std::byte> content) {
       fixed_bytes(in, proof, "proof");
       return true;
     }
-    return role_ == Role::kAcceptor && read_admission(key, in, peer_, peer_resume_);
+    return role_ == Role::kDialler && read_admission(key, in, peer_, peer_resume_);
   }));
   DIVISI_TRY_STATUS(check_peer_proof(proof));
   Verdict verdict = admit_(peer_);
   if (!verdict.reason.empty()) return reject(verdict.reject, std::move(verdict.reason));
   own_resume_ = verdict.resume;
-  if (role_ == Role::kDialler) {
+  if (role_ == Role::kAcceptor) {
     send_admission(Kind::kProof, verdict.resume);
   } else {
     send_admission(Kind::kWelcome, verdict.resume);
@@ -208,7 +216,7 @@ Status Handshake::on_proof(std::span<const std::byte> content) {
 }
 
 Status Handshake::on_welcome(std::span<const std::byte> content) {
-  if (role_ != Role::kDialler || !peer_proved_) {
+  if (role_ != Role::kAcceptor || !peer_proved_) {
     return make_status(Code::kInvalid, "a welcome out of turn");
   }
   DIVISI_TRY_STATUS(read_map(content, [&](std::string_view key, Unpacker& in) {
@@ -233,6 +241,9 @@ Status Handshake::on_reject(std::span<const std::byte> content) {
   });
   if (!read.ok()) reason = "an unreadable rejection";
   reason = log::printable(std::move(reason));
+  if (code == static_cast<std::uint64_t>(RejectCode::kJob)) {
+    reason += fmt::format(" (ours is '{}', see --job-id)", self_.job);
+  }
   state_ = State::kFailed;
   rejected_by_peer_ = true;
   reject_code_ = static_cast<RejectCode>(std::min<std::uint64_t>(code, 255));
@@ -240,15 +251,19 @@ Status Handshake::on_reject(std::span<const std::byte> content) {
   return error_;
 }
 
-Status Handshake::reject(RejectCode code, std::string reason) {
-  send_preamble();  // an acceptor that refuses at once has not sent it yet
-  Packer body;
-  body.map(2);
-  body.text("code");
-  body.unsigned_integer(static_cast<std::uint64_t>(code));
-  body.text("reason");
-  body.text(reason);
-  send(Kind::kReject, body.body());
+Status Handshake::reject(RejectCode code, std::string reason, std::string own_reason) {
+  const bool to_impostor = role_ == Role::kDialler && proof_sent_ && !peer_proved_;
+  if (!to_impostor) {
+    send_preamble();  // an acceptor that refuses at once has not sent it yet
+    Packer body;
+    body.map(2);
+    body.text("code");
+    body.unsigned_integer(static_cast<std::uint64_t>(code));
+    body.text("reason");
+    body.text(reason);
+    send(Kind::kReject, body.body());
+  }
+  if (!own_reason.empty()) reason = std::move(own_reason);
   state_ = State::kFailed;
   reject_code_ = code;
   error_ = make_status(code == RejectCode::kSecret || code == RejectCode::kJob ? Code::kUnauthorized
@@ -291,6 +306,7 @@ void Handshake::send_hello() {
 }
 
 void Handshake::send_proof() {
+  proof_sent_ = true;
   Packer body;
   body.map(1);
   body.text("proof");

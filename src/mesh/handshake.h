@@ -1,13 +1,16 @@
 // The greeting of two nodes, as a state machine over frames; no sockets, no clock.
 //
 //   dialler -> acceptor   preamble, HELLO {job, node, incarnation, nonce, auth}
-//   acceptor -> dialler   preamble, HELLO {...}, PROOF {proof}
-//   dialler -> acceptor   PROOF {proof, resume, credit, labels, listen}
-//   acceptor -> dialler   WELCOME {resume, credit, labels, listen}
+//   acceptor -> dialler   preamble, HELLO {...}
+//   dialler -> acceptor   PROOF {proof}
+//   acceptor -> dialler   PROOF {proof, resume, credit, labels, listen}
+//   dialler -> acceptor   WELCOME {resume, credit, labels, listen}
 //
 // Either side may answer REJECT {code, reason} instead, and closes. The proof is an HMAC over both
 // nonces, so it shows that the sender holds the job's secret now; nothing but the greeting is
-// decoded before it. Labels and addresses travel only towards a peer that has proved itself.
+// decoded before it. Who connects proves first: a stranger gets nothing made of the secret. Labels
+// and addresses travel only towards a peer that has proved itself, and a dialler that has sent its
+// proof sends nothing more, not even a REJECT, to an acceptor that gives no valid one back.
 #pragma once
 
 #include "base/status.h"
@@ -79,6 +82,7 @@ class Handshake final : public FrameReader::Handler {
 
   State state() const { return state_; }
   const Identity& peer() const { return peer_; }
+  bool seen_hello() const { return seen_hello_; }
   const Resume& peer_resume() const { return peer_resume_; }
   // What the peer was told, if it was.
   const std::optional<Resume>& own_resume() const { return own_resume_; }
@@ -99,7 +103,8 @@ class Handshake final : public FrameReader::Handler {
   Status on_proof(std::span<const std::byte> content);
   Status on_welcome(std::span<const std::byte> content);
   Status on_reject(std::span<const std::byte> content);
-  Status reject(RejectCode code, std::string reason);
+  // `reason` goes to the peer, `own_reason` (if any) into our error: it may say more.
+  Status reject(RejectCode code, std::string reason, std::string own_reason = {});
   Status check_peer_proof(std::span<const std::byte> proof);
   void send(Kind kind, std::span<const std::byte> body);
   void send_preamble();
@@ -116,6 +121,7 @@ class Handshake final : public FrameReader::Handler {
   State state_ = State::kRunning;
   bool preamble_sent_ = false;
   bool seen_hello_ = false;
+  bool proof_sent_ = false;
   bool peer_proved_ = false;
   Identity peer_;
   Resume peer_resume_;

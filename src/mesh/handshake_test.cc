@@ -13,6 +13,7 @@
 namespace divisi::mesh::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Identity who(int node, const std::string& job = "job") {
@@ -58,6 +59,10 @@ void talk(End& dialler, End& acceptor) {
     acceptor.receive(dialler.shake.take_output());
     dialler.receive(acceptor.shake.take_output());
   }
+}
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 constexpr auto kDialler = Handshake::Role::kDialler;
@@ -142,11 +147,16 @@ TEST(HandshakeTest, NobodyIsAskedBeforeTheProof) {
 TEST(HandshakeTest, LabelsAndAddressesAreNotToldToStrangers) {
   End dialler(kDialler, who(1), "wrong", welcome());
   End acceptor(kAcceptor, who(2), "right", welcome());
-  acceptor.receive(dialler.shake.take_output());
-  const auto answer = acceptor.shake.take_output();
-  const std::string text(reinterpret_cast<const char*>(answer.data()), answer.size());
-  EXPECT_EQ(text.find("label"), std::string::npos);
-  EXPECT_EQ(text.find("127.0.0.1"), std::string::npos);
+  for (int i = 0; i < 3; ++i) {
+    const auto asked = dialler.shake.take_output();
+    acceptor.receive(asked);
+    const auto answer = acceptor.shake.take_output();
+    dialler.receive(answer);
+    for (const std::string& text : {text_of(asked), text_of(answer)}) {
+      EXPECT_EQ(text.find("label"), std::string::npos);
+      EXPECT_EQ(text.find("127.0.0.1"), std::string::npos);
+    }
+  }
 }
 
 std::vector<std::byte> frame(Kind kind, std::span<const std::byte> body) {
@@ -255,17 +265,90 @@ TEST(HandshakeTest, FramesOutOfTurnAreRefused) {
   EXPECT_EQ(fate_of(welcome_first), kFailed);
 }
 
+std::vector<Kind> kinds_of(const std::vector<std::byte>& frames) {
+  std::vector<Kind> kinds;
+  for (std::size_t at = 0; at < frames.size();) {
+    const FrameHeader header = read_header(frames.data() + at);
+    kinds.push_back(header.kind);
+    at += kHeaderBytes + header.length;
+  }
+  return kinds;
+}
+
+std::vector<std::byte> proof_frame(std::span<const std::byte> proof) {
+  Packer body;
+  body.map(1);
+  body.text("proof");
+  body.bytes(proof);
+  return frame(Kind::kProof, body.body());
+}
+
 TEST(HandshakeTest, AProofCannotBeSentBackToItsMaker) {
-  // A stranger without the secret hands the acceptor's own proof back.
-  End acceptor(kAcceptor, who(2), "s", welcome());
-  acceptor.receive(Hello().bytes());
+  // An impostor without the secret hands the dialler's own proof back.
+  End dialler(kDialler, who(1), "s", welcome());
+  (void)dialler.shake.take_output();
+  dialler.receive(Hello().bytes());
+  const auto proof = dialler.shake.take_output();
+  ASSERT_THAT(kinds_of(proof), ElementsAre(Kind::kProof));
+  dialler.receive(proof);
+  EXPECT_EQ(dialler.shake.state(), kFailed);
+  EXPECT_EQ(dialler.shake.reject_code(), RejectCode::kSecret);
+}
+
+TEST(HandshakeTest, TheDiallerRefusesAnImpostorAndSendsNothingAfterItsProof) {
+  const std::vector<std::byte> wrong(32, std::byte{0x5a});
+  const std::vector<std::byte> nothing;
+  auto hello = Hello().bytes();
+  hello.erase(hello.begin(), hello.begin() + kPreambleBytes);  // a second one
+  for (const auto& answer :
+       {proof_frame(wrong), proof_frame(nothing), frame(Kind::kWelcome, nothing), hello}) {
+    bool asked = false;
+    End dialler(kDialler, who(1), "s", [&](const Identity&) {
+      asked = true;
+      return Handshake::Verdict{RejectCode::kProtocol, "", {}};
+    });
+    (void)dialler.shake.take_output();
+    dialler.receive(Hello().bytes());
+    ASSERT_THAT(kinds_of(dialler.shake.take_output()), ElementsAre(Kind::kProof));
+    dialler.receive(answer);
+    EXPECT_EQ(dialler.shake.state(), kFailed);
+    EXPECT_FALSE(dialler.shake.rejected_by_peer());
+    EXPECT_FALSE(asked);
+    EXPECT_TRUE(dialler.shake.take_output().empty());
+  }
+  End dialler(kDialler, who(1), "s", welcome());
+  dialler.receive(Hello().bytes());
+  dialler.receive(proof_frame(wrong));
+  EXPECT_EQ(dialler.shake.reject_code(), RejectCode::kSecret);
+  EXPECT_THAT(dialler.shake.error().message(), HasSubstr("wrong secret"));
+}
+
+TEST(HandshakeTest, AStrangerGetsNothingMadeOfTheSecret) {
+  // The random nonce aside, the answers of two jobs with different secrets are the same.
+  const auto answers = [](const std::string& secret) {
+    End acceptor(kAcceptor, who(2), secret, welcome());
+    acceptor.receive(Hello().bytes());
+    auto said = acceptor.shake.take_output();
+    const std::vector<std::byte> greeting(said.begin() + kPreambleBytes, said.end());
+    EXPECT_THAT(kinds_of(greeting), ElementsAre(Kind::kHello));
+    acceptor.receive(proof_frame(std::vector<std::byte>(32)));
+    const auto refusal = acceptor.shake.take_output();
+    EXPECT_THAT(kinds_of(refusal), ElementsAre(Kind::kReject));
+    return std::pair(said.size(), refusal);
+  };
+  EXPECT_EQ(answers("one secret"), answers("the other secret"));
+}
+
+TEST(HandshakeTest, TheRefusalOfAnotherJobDoesNotNameOurs) {
+  End dialler(kDialler, who(1, "theirs"), "s", welcome());
+  End acceptor(kAcceptor, who(2, "treasure"), "s", welcome());
+  acceptor.receive(dialler.shake.take_output());
   const auto answer = acceptor.shake.take_output();
-  const FrameHeader hello = read_header(answer.data() + kPreambleBytes);
-  const std::size_t at = kPreambleBytes + kHeaderBytes + hello.length;
-  ASSERT_EQ(read_header(answer.data() + at).kind, Kind::kProof);
-  acceptor.receive({answer.begin() + static_cast<std::ptrdiff_t>(at), answer.end()});
-  EXPECT_EQ(acceptor.shake.state(), kFailed);
-  EXPECT_EQ(acceptor.shake.reject_code(), RejectCode::kSecret);
+  EXPECT_EQ(text_of(answer).find("treasure"), std::string::npos);
+  EXPECT_THAT(acceptor.shake.error().message(), HasSubstr("job id 'theirs' meets 'treasure'"));
+  dialler.receive(answer);
+  EXPECT_EQ(dialler.shake.reject_code(), RejectCode::kJob);
+  EXPECT_THAT(dialler.shake.error().message(), HasSubstr("another job id (ours is 'theirs'"));
 }
 
 TEST(HandshakeTest, TheGoldenGreetingIsUnderstood) {

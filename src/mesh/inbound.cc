@@ -14,6 +14,9 @@ namespace {
 // the whole block.
 constexpr std::size_t kShareAtLeast = 32 * 1024;
 
+// What InEvent::body_offset can hold: half a billion buffers.
+constexpr std::size_t kMaxBodyOffset = 0xffff'ffff;
+
 template <class T>
 T read_at(const std::byte* at) {
   T value;
@@ -41,9 +44,9 @@ Result<std::vector<std::string>> read_names(std::span<const std::byte> content) 
 
 void read_buffers(const InEvent& event, const Buffer& owner, std::vector<Buffer>& out) {
   out.clear();
-  const std::byte* lengths = event.message + event.body_offset - 8u * event.buffers;
+  const std::byte* lengths = event.message + event.body_offset - std::size_t{8} * event.buffers;
   std::size_t at = std::size_t{event.body_offset} + event.body_length;
-  for (unsigned i = 0; i < event.buffers; ++i, lengths += 8) {
+  for (std::uint32_t i = 0; i < event.buffers; ++i, lengths += 8) {
     const auto size = static_cast<std::size_t>(read_at<std::uint64_t>(lengths));
     at = align_up(at, kBufferAlignment);
     const std::span<const std::byte> bytes{event.message + at, size};
@@ -58,7 +61,8 @@ void read_buffers(const InEvent& event, const Buffer& owner, std::vector<Buffer>
 
 std::uint64_t InEvent::trace() const {
   if ((flags & kFlagTrace) == 0) return 0;
-  return read_at<std::uint64_t>(message + body_offset - 8u * buffers - 8u);
+  const std::size_t lengths = std::size_t{8} * buffers + (buffers >= kManyBuffers ? 8 : 0);
+  return read_at<std::uint64_t>(message + body_offset - lengths - 8);
 }
 
 void Inbound::restart() {
@@ -218,12 +222,22 @@ Status Inbound::add_message(const FrameHeader& header, std::span<const std::byte
     at += length;
   }
   if ((header.flags & kFlagTrace) != 0) at += 8;
-  at += 8u * header.buffers;
-  if (message.size() < at + event.body_length) return malformed();
-  event.body_offset = static_cast<std::uint16_t>(at);
+  std::uint64_t buffers = header.buffers;
+  if (header.buffers == kManyBuffers) {
+    if (message.size() < at + 8) return malformed();
+    buffers = read_at<std::uint64_t>(message.data() + at);
+    at += 8;
+    // One form for each number; the sum below cannot overflow.
+    if (buffers < kManyBuffers || buffers > message.size() / 8) return malformed();
+  }
+  const std::size_t lengths = at;
+  at += 8 * static_cast<std::size_t>(buffers);
+  if (at > kMaxBodyOffset || message.size() < at + event.body_length) return malformed();
+  event.body_offset = static_cast<std::uint32_t>(at);
+  event.buffers = static_cast<std::uint32_t>(buffers);
   std::size_t end = at + event.body_length;
-  for (unsigned i = 0; i < header.buffers; ++i) {
-    const auto size = read_at<std::uint64_t>(message.data() + at - 8u * (header.buffers - i));
+  for (std::size_t i = 0; i < buffers; ++i) {
+    const auto size = read_at<std::uint64_t>(message.data() + lengths + 8 * i);
     end = align_up(end, kBufferAlignment);
     if (end > message.size() || size > message.size() - end) return malformed();
     end += static_cast<std::size_t>(size);
@@ -243,7 +257,6 @@ Status Inbound::add_message(const FrameHeader& header, std::span<const std::byte
   event.length = message.size();
   event.flags = header.flags;
   event.codec = header.codec;
-  event.buffers = header.buffers;
   if (events_.owners.empty() || events_.owners.back().data() != owner.data()) {
     events_.owners.push_back(owner);
   }

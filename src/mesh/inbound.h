@@ -32,11 +32,11 @@ struct InEvent {
   std::uint64_t sequence = 0;
   std::uint64_t length = 0;  // of the whole message
   std::uint32_t body_length = 0;
-  std::uint16_t body_offset = 0;
+  std::uint32_t body_offset = 0;
+  std::uint32_t buffers = 0;
   std::uint16_t owner = 0;
   std::uint8_t flags = 0;
   std::uint8_t codec = 0;
-  std::uint8_t buffers = 0;
 
   std::span<const std::byte> body() const { return {message + body_offset, body_length}; }
   std::uint64_t trace() const;  // 0: none

@@ -206,6 +206,83 @@ TEST(GoldenTest, TheSenderWritesTheSameBytes) {
   EXPECT_EQ(drain(log), golden("event_dropped") + golden("gap"));
 }
 
+std::vector<Buffer> many_buffers(std::size_t count) {
+  std::vector<Buffer> buffers;
+  for (std::size_t n = 0; n < count; ++n) {
+    buffers.push_back(Buffer::copy_of(std::string(n % 3, static_cast<char>(n % 256))));
+  }
+  return buffers;
+}
+
+TEST(GoldenTest, TheNumberOfManyBuffersStandsInTheMessage) {
+  const auto buffers = many_buffers(300);
+  const std::string body = "\x92\x07\xa2hi";
+  OutLog log;
+  log.append_topic(5, "task.greeting");
+  for (int i = 0; i < 7; ++i) log.append_gap(1);
+  (void)drain(log);
+  OutEvent event;
+  event.topic_id = 5;
+  event.codec = 1;
+  event.body = bytes_of(body);
+  event.buffers = buffers;
+  log.append_event(event, false);
+  const std::string padded = drain(log);
+  EXPECT_EQ(padded.substr(padded.find_first_not_of('\0')), golden("event_many_buffers"));
+
+  std::string gaps;
+  for (int i = 2; i < 9; ++i) gaps += frame(Kind::kGap, std::string(8, '\0'), i);
+  Recorder heard;
+  ASSERT_TRUE(fate_of(golden("topic") + gaps + golden("event_many_buffers"), &heard).ok());
+  std::string expected = "event 9 task.greeting codec 1 flags 0 body " + body;
+  for (const Buffer& buffer : buffers) {
+    expected +=
+        " [" + std::string(reinterpret_cast<const char*>(buffer.data()), buffer.size()) + "]";
+  }
+  EXPECT_EQ(heard.heard.back(), expected);
+}
+
+TEST(InboundTest, AnyNumberOfBuffersArrivesAlsoTracedAndInChunks) {
+  const std::string body = "body";
+  for (const std::size_t count : {254, 255, 256, 1'000, 70'000}) {
+    const auto buffers = many_buffers(count);
+    OutLog log;
+    OutEvent event;
+    event.topic_name = "n";
+    event.codec = 1;
+    event.trace = 0x1122334455667788;
+    event.body = bytes_of(body);
+    event.buffers = buffers;
+    log.append_event(event, false);
+    Recorder heard;
+    Inbound in(heard, 1u << 30);
+    FrameReader reader;
+    ASSERT_TRUE(feed(reader, in, bytes_of(drain(log))).ok()) << count;
+    ASSERT_EQ(in.events().events.size(), 1u) << count;
+    const InEvent& got = in.events().events.front();
+    EXPECT_EQ(got.trace(), event.trace) << count;
+    std::vector<Buffer> out;
+    read_buffers(got, in.events().owners[got.owner], out);
+    ASSERT_EQ(out.size(), count);
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_TRUE(std::ranges::equal(out[i].bytes(), buffers[i].bytes())) << count << " " << i;
+    }
+  }
+}
+
+TEST(InboundTest, AWrongNumberOfManyBuffersIsRefused) {
+  const auto message = [](std::uint64_t count) {
+    const std::string text = number(std::uint64_t{0}) + number(std::uint16_t{1}) + "n" +
+                             number(count) + std::string(64, '\0');
+    return frame(Kind::kEvent, text, 1, 0, kManyBuffers);
+  };
+  for (const std::uint64_t count :
+       {std::uint64_t{0}, std::uint64_t{254}, std::uint64_t{255}, std::uint64_t{1} << 32,
+        std::uint64_t{1} << 61, ~std::uint64_t{0}}) {
+    EXPECT_FALSE(fate_of(message(count)).ok()) << count;
+  }
+}
+
 TEST(InboundTest, MalformedFramesAreRefusedWithAReason) {
   const std::string topic = golden("topic");
   const std::string first_chunk = number(std::uint64_t{600'000}) + std::string(kChunkBytes, 'x');

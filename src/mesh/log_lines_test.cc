@@ -1,5 +1,6 @@
 // What the log says about peers, strangers and traced events.
 #include "base/log.h"
+#include "mesh/handshake.h"
 #include "mesh/testing/medium.h"
 #include "mesh/testing/raw_socket.h"
 #include "mesh/testing/test_node.h"
@@ -8,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 
 namespace divisi::mesh::testing {
@@ -90,6 +92,38 @@ TEST_F(LogLinesTest, ARefusalThatRepeatsIsLoggedOnceByEachSide) {
   });
   const std::regex line("warning link to [^\n]* failed: [^\n]*taken twice");
   EXPECT_EQ(std::distance(std::sregex_iterator(said.begin(), said.end(), line), {}), 2) << said;
+}
+
+TEST_F(LogLinesTest, StrangersTogetherGetOneLinePerSecond) {
+  NodeOptions options;
+  options.self.job = "mine";
+  options.secret = "the secret of this job";
+  TestNode a(0, fresh(), {}, options);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string said = said_during([&] {
+    for (int i = 0; i < 300; ++i) {
+      Identity claimed;
+      claimed.job = i % 2 == 0 ? "mine" : "guess " + std::to_string(i);
+      claimed.node = i + 100;
+      claimed.incarnation = static_cast<std::uint64_t>(i) + 1;
+      Handshake greeting(Handshake::Role::kDialler, claimed, i % 4 == 0 ? "guess" : "",
+                         [](const Identity&) { return Handshake::Verdict(); });
+      RawSocket stranger(a->address());
+      stranger.write(greeting.take_output());
+      // One with a secret gets a greeting back; it answers with noise.
+      if (i % 4 == 0) stranger.write(std::string(64, '\xff'));
+      stranger.read_to_end();
+    }
+    std::vector<std::unique_ptr<RawSocket>> silent;
+    for (int i = 0; i < 300; ++i) silent.push_back(std::make_unique<RawSocket>(a->address()));
+    silent.front()->read_to_end();
+    a.close(1ms);
+  });
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin);
+  const auto lines = std::count(said.begin(), said.end(), '\n');
+  EXPECT_GE(lines, 1);
+  EXPECT_LE(lines, seconds.count() + 2) << said;
 }
 
 TEST_F(LogLinesTest, ASuccessorIsNamedAsTheReason) {

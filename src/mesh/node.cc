@@ -228,10 +228,6 @@ Status Node::send(std::string_view topic, const PayloadView& payload, const Send
     return make_status(Code::kInvalid, "event name of {} bytes: 1 to {} are allowed", topic.size(),
                        kMaxTopicName);
   }
-  if (payload.buffers.size() > kMaxBuffers) {
-    return make_status(Code::kInvalid, "event '{}' has {} large buffers, at most {}", topic,
-                       payload.buffers.size(), kMaxBuffers);
-  }
   if (payload.codec == Codec::kPickle && !options_.takes_pickle()) {
     return make_status(
         Code::kInvalid,

@@ -126,6 +126,7 @@ class Node {
 
   Node(io::Reactor& reactor, NodeOptions options, OnPeerChange on_change);
   Status listen();
+  void make_room_for(const Connection& newcomer);
 
   // node.cc: with mutex_ held.
   using Lock = std::unique_lock<std::mutex>;
@@ -174,6 +175,7 @@ class Node {
   bool preferred(const Connection& connection, const Identity& peer) const;
   Handshake::Verdict admit(const Connection& connection, const Identity& peer);
   void greeted(const std::shared_ptr<Connection>& connection);
+  void bound_lingering();
   void refused(const std::shared_ptr<Connection>& connection);
 
   // node_links.cc: loop only.
@@ -189,7 +191,7 @@ class Node {
   bool worth_saying(Link& link, std::string_view fault);
   void declare_lost(const LinkPtr& link, std::string_view why);
   void say_why(const LinkPtr& link, const std::string& reason);
-  void complain(const std::string& text);
+  bool complain(const std::string& text);
   void retire(const LinkPtr& link, bool said_goodbye);
   void tick();
   void tell(PeerChange change, const Link& link);

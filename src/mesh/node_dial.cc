@@ -13,8 +13,13 @@ namespace divisi::mesh {
 
 namespace {
 
-// Strangers that have not finished their greeting: more than a job has workers, too few to hurt.
-constexpr std::size_t kMaxGreeting = 1024;
+// What strangers may take. Incoming connections whose greeting is not over:
+constexpr std::size_t kMaxGreeting = 512;
+// of these, from one source address and without a HELLO so far. Workers send theirs at once, so
+// many more of them than this may join from one address at the same time.
+constexpr std::size_t kMaxSilentOfSource = 128;
+// Refused connections that may still read why.
+constexpr std::size_t kMaxLingering = 128;
 
 constexpr auto kFirstPause = std::chrono::milliseconds(2);
 constexpr auto kLongestPause = std::chrono::milliseconds(1'000);
@@ -30,13 +35,9 @@ Status Node::listen() {
   if (!address) return std::move(address).error();
   const auto accept = [this, alive = std::weak_ptr(alive_)](std::shared_ptr<io::Stream> stream) {
     if (alive.expired()) return;
-    if (greeting_.size() >= kMaxGreeting) {
-      log::warning("too many connections that do not greet; closing a new one");
-      stream->close();
-      return;
-    }
     auto connection =
         std::make_shared<Connection>(*this, std::move(stream), nullptr, next_connection_++);
+    make_room_for(*connection);
     greeting_.push_back(connection);
     connection->start();
   };
@@ -54,6 +55,38 @@ Status Node::listen() {
   options_.self.listen = address_;
   unjoined_dialers_ = options_.dial.size();
   return {};
+}
+
+// A newcomer always gets its place: the oldest connection makes room that has proved nothing, or,
+// if its source address has too many that have said nothing yet, the oldest of those. A peer needs
+// its place for milliseconds, so it is never the oldest.
+void Node::make_room_for(const Connection& newcomer) {
+  std::shared_ptr<Connection> silent_of_source;
+  std::shared_ptr<Connection> unproved;
+  std::shared_ptr<Connection> oldest;
+  std::size_t incoming = 0;
+  std::size_t of_source = 0;
+  for (const auto& other : greeting_) {  // in the order of their arrival
+    if (other->dialled()) continue;
+    ++incoming;
+    if (!oldest) oldest = other;
+    if (!unproved && !other->greeting().own_resume()) unproved = other;
+    if (other->greeting().seen_hello()) continue;
+    if (other->source() != newcomer.source()) continue;
+    ++of_source;
+    if (!silent_of_source) silent_of_source = other;
+  }
+  std::shared_ptr<Connection> leaver;
+  if (of_source >= kMaxSilentOfSource) {
+    leaver = silent_of_source;
+  } else if (incoming >= kMaxGreeting) {
+    leaver = unproved ? unproved : oldest;
+  }
+  if (!leaver) return;
+  complain(fmt::format("too many connections that do not greet{}; closed the oldest",
+                       leaver->source().empty() ? "" : " (from " + leaver->source() + ")"));
+  leaver->close();
+  std::erase(greeting_, leaver);
 }
 
 // All of it on the loop: a peer may connect as soon as we listen.
@@ -184,6 +217,20 @@ void Node::greeted(const std::shared_ptr<Connection>& connection) {
   attach(connection);
 }
 
+// Whoever is refused again and again does not make us keep the sockets.
+void Node::bound_lingering() {
+  const auto is_stranger = [](const std::shared_ptr<Connection>& each) {
+    return !each->dialled() && !each->link();
+  };
+  if (std::count_if(ending_.begin(), ending_.end(), is_stranger) <=
+      static_cast<std::ptrdiff_t>(kMaxLingering)) {
+    return;
+  }
+  const auto oldest = *std::find_if(ending_.begin(), ending_.end(), is_stranger);
+  oldest->close();
+  forget(oldest);
+}
+
 void Node::refused(const std::shared_ptr<Connection>& connection) {
   const Handshake& greeting = connection->greeting();
   const RejectCode code = greeting.reject_code();
@@ -195,6 +242,7 @@ void Node::refused(const std::shared_ptr<Connection>& connection) {
   ending_.push_back(connection);
   connection->linger();
   const auto& dialer = connection->dialer();
+  if (!dialer) bound_lingering();
   const bool harmless =
       code == RejectCode::kAlready || code == RejectCode::kSelf || code == RejectCode::kClosing;
   if (!harmless && !dialer && greeting.peer().incarnation == 0) {
@@ -208,7 +256,10 @@ void Node::refused(const std::shared_ptr<Connection>& connection) {
     // Attempts go on, the line is worth reading once.
     const std::string about = fmt::format("{:x} {}", greeting.peer().incarnation, line);
     std::string& said = dialer ? dialer->refusal : incoming_refusal_;
-    if (std::exchange(said, about) != about) log::warning("{}", line);
+    if (said != about) {
+      if (dialer) log::warning("{}", line);
+      if (dialer || complain(line)) said = about;
+    }
   }
   if (!dialer) return;
   if (code == RejectCode::kSelf) {

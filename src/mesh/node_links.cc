@@ -391,16 +391,17 @@ void Node::connection_ended(const std::shared_ptr<Connection>& connection, const
               make_status(why.code(), "{}: {}", dialer->address.to_string(), why.message()));
 }
 
-// What strangers do must not fill the log: one line a second.
-void Node::complain(const std::string& text) {
+// What strangers do must not fill the log: one line a second. False: not logged, only counted.
+bool Node::complain(const std::string& text) {
   const auto now = reactor_.now();
   if (complained_at_ && now - *complained_at_ < std::chrono::seconds(1)) {
     ++complaints_kept_;
-    return;
+    return false;
   }
   complained_at_ = now;
   const std::uint64_t kept = std::exchange(complaints_kept_, 0);
   log::warning("{}{}", text, kept == 0 ? "" : fmt::format(" ({} more before it)", kept));
+  return true;
 }
 
 // The last words on a connection whose peer breaks the protocol. They may not arrive.

@@ -17,7 +17,8 @@ constexpr std::size_t kMostDropped = 64;
 
 std::size_t prefix_bytes(const OutEvent& event) {
   return kMessagePrefix + (event.topic_id == 0 ? 2 + event.topic_name.size() : 0) +
-         (event.trace != 0 ? 8 : 0) + 8 * event.buffers.size();
+         (event.trace != 0 ? 8 : 0) + (event.buffers.size() >= kManyBuffers ? 8 : 0) +
+         8 * event.buffers.size();
 }
 
 template <class T>
@@ -35,6 +36,7 @@ std::byte* put_prefix(std::byte* at, const OutEvent& event) {
     at += event.topic_name.size();
   }
   if (event.trace != 0) at = put(at, event.trace);
+  if (event.buffers.size() >= kManyBuffers) at = put(at, std::uint64_t{event.buffers.size()});
   for (const Buffer& buffer : event.buffers) at = put(at, std::uint64_t{buffer.size()});
   return at;
 }
@@ -63,7 +65,8 @@ void OutLog::append_event(const OutEvent& event, bool droppable) {
   FrameHeader header;
   header.kind = Kind::kEvent;
   header.codec = event.codec;
-  header.buffers = static_cast<std::uint8_t>(event.buffers.size());
+  header.buffers =
+      static_cast<std::uint8_t>(std::min<std::size_t>(event.buffers.size(), kManyBuffers));
   header.flags = static_cast<std::uint8_t>((event.has_kwargs ? kFlagKwargs : 0) |
                                            (event.trace != 0 ? kFlagTrace : 0) |
                                            (event.relayed ? kFlagRelayed : 0));

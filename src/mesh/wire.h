@@ -14,7 +14,7 @@ namespace divisi::mesh {
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian");
 
 // Both sides send this first: six letters, then the protocol version.
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
 inline constexpr std::size_t kPreambleBytes = 8;
 inline constexpr std::array<char, 6> kMagic = {'D', 'I', 'V', 'I', 'S', 'I'};
 
@@ -60,7 +60,7 @@ struct FrameHeader {
   Kind kind = Kind::kPad;
   std::uint8_t flags = 0;
   std::uint8_t codec = 0;
-  std::uint8_t buffers = 0;    // kEvent: number of out-of-band buffers
+  std::uint8_t buffers = 0;    // kEvent: number of out-of-band buffers, or kManyBuffers
   std::uint32_t length = 0;    // bytes behind the header
   std::uint64_t sequence = 0;  // sequenced kinds; kAck: the last one received
 };
@@ -78,8 +78,9 @@ inline void write_header(std::byte* at, const FrameHeader& header) {
 
 // A message is what kEvent carries, whole or as the first part of a chain of chunks:
 //   u32 topic id, u32 body length, [u16 n, n bytes of topic name when the id is 0],
-//   [u64 trace id], u64 length of each buffer, body, then each buffer at the next multiple of 64
-//   counted from the start of the message.
+//   [u64 trace id], [u64 number of buffers when the header says kManyBuffers], u64 length of each
+//   buffer, body, then each buffer at the next multiple of 64 counted from the start of the
+//   message.
 // With kFlagMore a u64, the length of the whole message, stands before it.
 inline constexpr std::size_t kMessagePrefix = 8;
 inline constexpr std::size_t kBufferAlignment = 64;
@@ -89,7 +90,8 @@ inline constexpr std::size_t kMaxHandshake = 64 * 1024;  // before the proof nob
 inline constexpr std::size_t kMaxControl = 1024 * 1024;  // a subscription list
 inline constexpr std::size_t kMaxTopicName = 260;        // an event's name of 255 behind "task."
 inline constexpr std::size_t kMaxTopics = 4096;          // interned; further names go inline
-inline constexpr std::size_t kMaxBuffers = 255;
+// In FrameHeader::buffers: this many buffers or more, the number stands in the message.
+inline constexpr std::uint8_t kManyBuffers = 255;
 inline constexpr std::size_t kMaxSubscriptions = 64 * 1024;  // of one peer
 inline constexpr std::size_t kMaxRoles = 1024;
 

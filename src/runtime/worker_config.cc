@@ -325,6 +325,14 @@ Result<Plan> plan_workers(const PlanOptions& options) {
                     addresses.front()));
   }
 
+  constexpr std::size_t kShortSecret = 16;
+  if (!common.secret.empty() && common.secret.size() < kShortSecret) {
+    plan.warnings.push_back(
+        fmt::format("the job secret has only {} bytes: who sees a greeting can guess it; use {} or "
+                    "more random bytes (head -c 32 /dev/urandom | base64)",
+                    common.secret.size(), kShortSecret));
+  }
+
   for (int i = 0; i < n; ++i) {
     const auto index = [](int k) { return static_cast<std::size_t>(k); };
     WorkerConfig config = common;

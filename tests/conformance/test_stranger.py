@@ -27,7 +27,7 @@ HELLO, PROOF, WELCOME, REJECT = 1, 2, 3, 4
 EVENT, CHUNK, TOPIC, GAP = 0x10, 0x11, 0x12, 0x13
 ACK, PING, SUBSCRIBE, UNSUBSCRIBE, READY, ROLES, BYE, LABELS = 0x20, 0x21, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28
 MORE, KWARGS, TRACE, DROPPED = 0x01, 0x02, 0x04, 0x08
-PREAMBLE = b"DIVISI\x01\x00"
+PREAMBLE = b"DIVISI\x02\x00"
 PART = 256 * 1024
 DEADLINE = 60  # seconds; only a hang ever waits for it
 
@@ -77,12 +77,11 @@ class Stranger:
 
         sides = (b"dialler", b"acceptor") if dials else (b"acceptor", b"dialler")
         mine, theirs = proof(sides[0], me, other), proof(sides[1], other, me)
-        if not dials:
-            self.write(PREAMBLE + packed(HELLO, me) + packed(PROOF, {"proof": mine}))
+        self.write(packed(PROOF, {"proof": mine}) if dials else PREAMBLE + packed(HELLO, me))
         told = self.greeting(PROOF)
         self.proved = hmac.compare_digest(told["proof"], theirs)
-        self.write(packed(PROOF, {"proof": mine, **rest}) if dials else packed(WELCOME, rest))
-        self.peer = {**other, **(self.greeting(WELCOME) if dials else told)}
+        self.write(packed(WELCOME, rest) if dials else packed(PROOF, {"proof": mine, **rest}))
+        self.peer = {**other, **(told if dials else self.greeting(WELCOME))}
         self.credit = self.peer["credit"]
         self.forget(self.peer["resume"])
         self.write(packed(SUBSCRIBE, self.topics, flags=1))
@@ -166,8 +165,11 @@ class Stranger:
             at = 10 + struct.unpack_from("<H", message, 8)[0]
         name = self.names[topic] if topic else message[10:at].decode()
         at += 8 if head.flags & TRACE else 0
-        sizes = struct.unpack_from(f"<{head.buffers}Q", message, at)
-        at += 8 * head.buffers
+        count = head.buffers
+        if count == 255:
+            count, at = struct.unpack_from("<Q", message, at)[0], at + 8
+        sizes = struct.unpack_from(f"<{count}Q", message, at)
+        at += 8 * count
         body, at, buffers = message[at:at + length], at + length, []
         for size in sizes:
             at += -at % 64
@@ -213,13 +215,14 @@ class Stranger:
         name = b"" if isinstance(topic, int) else struct.pack("<H", len(topic.encode())) + topic.encode()
         message = struct.pack("<II", 0 if name else topic, len(body)) + name
         message += b"" if trace is None else struct.pack("<Q", trace)
+        message += struct.pack("<Q", len(buffers)) if len(buffers) >= 255 else b""
         message += struct.pack(f"<{len(buffers)}Q", *map(len, buffers)) + body
         for buffer in buffers:
             message += bytes(-len(message) % 64) + buffer
         first, *rest = [message[at:at + PART] for at in range(0, len(message), PART)]
         flags = (KWARGS if kwargs else 0) | (0 if trace is None else TRACE) | (MORE if rest else 0)
         first = (struct.pack("<Q", len(message)) if rest else b"") + first
-        return [self.number(EVENT, first, flags=flags, codec=0 if raw else 1, buffers=len(buffers))] + [
+        return [self.number(EVENT, first, flags=flags, codec=0 if raw else 1, buffers=min(len(buffers), 255))] + [
             self.number(CHUNK, part, flags=MORE if i < len(rest) else 0) for i, part in enumerate(rest, 1)]
 
     def emit(self, topic, *args, **options):
@@ -290,6 +293,7 @@ void answer() {
   task.on("take", [](int first, const divisi::Buffer& bytes, const divisi::Kwargs& more) {
     task.emit("taken", only_remote, first, bytes.size(), sum_of(bytes), more.size());
   });
+  task.on("many", [](const std::vector<divisi::Buffer>& all) { task.emit("many", only_remote, all); });
   task.on("raw", [](const divisi::Buffer& bytes) { task.emit("raw", only_remote, bytes); });
   task.on("tensor", [](const divisi::Tensor& tensor) { task.emit("tensor", only_remote, tensor); });
   task.on("listen", [](int count) {
@@ -325,7 +329,7 @@ DIVISI_MAIN(answer)
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / os.environ.get("DIVISI_BUILD", "build/release")
 TOPICS = ["bare", *("task." + event for event in (
-    "numbers", "greeting", "counted", "state", "made", "taken", "raw", "tensor", "to", "listening", "ending"))]
+    "numbers", "greeting", "counted", "state", "made", "taken", "many", "raw", "tensor", "to", "listening", "ending"))]
 scratch = directory = None
 node_ids = itertools.count(1)
 
@@ -474,11 +478,12 @@ class Greeting(StrangerTest):
         self.assert_works(self.dial(Stranger(next(node_ids), topics=TOPICS), from_the_future=[1, {"a": 2}]))
 
     def test_another_version_is_refused_with_code_1(self):
-        for version in (0, 2, 0xFFFF):
+        for version in (0, 1, 0xFFFF):
             said = self.closed_after(b"DIVISI" + struct.pack("<H", version))
             self.assertEqual(said[:8], PREAMBLE)
             self.assertEqual(said[8], REJECT)
-            self.assertEqual(msgpack.unpackb(said[24:])["code"], 1)
+            self.assertEqual(msgpack.unpackb(said[24:]),
+                             {"code": 1, "reason": f"protocol version {version} meets version 2"})
 
     def test_another_job_is_refused_with_code_2(self):
         self.assertEqual(self.refusal(Stranger(next(node_ids), job="another")), 2)
@@ -538,10 +543,25 @@ class Secret(StrangerTest):
     def test_others_are_refused_with_code_3(self):
         wrong = Stranger(next(node_ids), secret=b"open barley", job="treasure")
         self.assertEqual(self.refusal(wrong), 3)
-        self.assertFalse(wrong.proved)
+        self.assertFalse(hasattr(wrong, "proved"), "the job proves itself only to who has proved")
         none = Stranger(next(node_ids), job="treasure")
         self.assertEqual(self.refusal(none), 3)
         self.assertEqual(self.refusal(none, auth=True), 3)
+
+    def test_a_stranger_hears_neither_the_job_id_nor_a_proof(self):
+        for job, auth in (("guess", True), ("treasure", True), ("treasure", False)):
+            me = {**Stranger(next(node_ids), job=job).me, "auth": auth, "nonce": bytes(32)}
+            said = self.closed_after(PREAMBLE + packed(HELLO, me) + packed(PROOF, {"proof": bytes(32)}))
+            self.assertNotIn(b"proof", said)
+            if job == "guess":
+                self.assertNotIn(b"treasure", said)
+
+    def test_silent_strangers_do_not_lock_peers_out(self):
+        silent = [self.socket() for _ in range(700)]
+        stranger = self.join(secret=b"open sesame", job="treasure")
+        self.assertEqual(self.ask(stranger, "task.greet", "Ali").args, ["Hi Ali"])
+        for sock in silent:
+            sock.close()
 
     def test_the_job_counts_as_well(self):
         self.assertEqual(self.refusal(Stranger(next(node_ids), secret=b"open sesame")), 2)
@@ -584,6 +604,15 @@ class Events(StrangerTest):
                                  kwargs={"also": beside(0)})
                 self.assertEqual(event.args, [7, size, sum(data), 1])
         self.assertEqual(self.ask(stranger, "task.take", 8, b"\x05" * 20).args, [8, 20, 100, 0])
+
+    def test_more_than_255_buffers_both_ways(self):
+        stranger = self.join()
+        for count in (254, 255, 256, 1_000):
+            with self.subTest(count=count):
+                buffers = [pattern(8192 + n % 7) for n in range(count)]
+                event = self.ask(stranger, "task.many", [beside(n) for n in range(count)], buffers=buffers)
+                self.assertEqual(event.args, [buffers])
+                self.assertEqual(list(event.sizes), [len(each) for each in buffers])
 
     def test_raw_bytes_both_ways(self):
         stranger = self.join()
@@ -850,7 +879,10 @@ class Violations(StrangerTest):
 class Refusals(StrangerTest):
     def test_pickled_events_are_dropped_without_a_secret(self):
         stranger = self.join()
-        stranger.spend(stranger.number(EVENT, struct.pack("<IIH", 0, 1, 4) + b"bare" + b".", codec=2))
+        # A listener that takes any bytes: only the codec is wrong.
+        stranger.spend(stranger.number(EVENT, struct.pack("<IIH", 0, 1, 8) + b"task.raw" + b".", codec=2))
+        stranger.spend(stranger.number(EVENT, struct.pack("<IIH", 0, 1, 8) + b"task.raw" + b"!", codec=0))
+        self.assertEqual(stranger.event().args, [b"!"])
         self.assert_works(stranger)
         self.assertEqual(len(stranger.events), 0)
 
@@ -893,6 +925,24 @@ class Ending(StrangerTest):
 
 class Acceptor(unittest.TestCase):
     """The stranger listens, and the job dials."""
+
+    def test_an_impostor_is_refused_and_hears_nothing_after_the_proof(self):
+        listener = socket.socket()
+        self.addCleanup(listener.close)
+        listener.bind(("127.0.0.1", 0))
+        listener.settimeout(DEADLINE)
+        listener.listen()
+        job = Job("--attach-to", f"127.0.0.1:{listener.getsockname()[1]}", "--node-ids", 3,
+                  "--labels", "quiet", "--secret-file", secret_file("the secret of the job"))
+        self.addCleanup(job.close)
+        sock = prepared(listener.accept()[0])
+        self.addCleanup(sock.close)
+        impostor = Stranger(0, secret=b"a guess")
+        with self.assertRaises(ConnectionError) as ended:
+            impostor.connect(sock, dials=False)
+        self.assertEqual(str(ended.exception), "the peer has closed")
+        self.assertEqual(bytes(impostor.stream), b"")
+        self.assertEqual(job.process.wait(DEADLINE), 3)
 
     def meet(self, listener, address, secret=b"", *arguments):
         self.addCleanup(listener.close)

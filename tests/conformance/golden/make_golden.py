@@ -14,6 +14,8 @@ def message(topic_id, body, *, name=b"", trace=None, buffers=()):
         out += struct.pack("<H", len(name)) + name
     if trace is not None:
         out += struct.pack("<Q", trace)
+    if len(buffers) >= 255:
+        out += struct.pack("<Q", len(buffers))
     for each in buffers:
         out += struct.pack("<Q", len(each))
     out += body
@@ -39,7 +41,7 @@ HELLO = (b"\x85" + text("job") + text("train") + text("node") + b"\x03" + text("
          + text("auth") + b"\xc3")
 
 GOLDEN = {
-    "preamble": b"DIVISI\x01\x00",
+    "preamble": b"DIVISI\x02\x00",
     "hello": frame(0x01, HELLO),
     "reject": frame(0x04, b"\x82" + text("code") + b"\x03" + text("reason") + text("wrong secret")),
     "topic": frame(0x12, struct.pack("<I", 5) + b"task.greeting", sequence=1),
@@ -50,6 +52,9 @@ GOLDEN = {
                           sequence=5),
     "event_buffers": frame(0x10, message(5, BODY, buffers=(b"A" * 100, b"", b"C" * 3)), codec=1,
                            buffers=3, sequence=6),
+    # 300 buffers: the header says 255, the number stands in the message.
+    "event_many_buffers": frame(0x10, message(5, BODY, buffers=[bytes([n % 256]) * (n % 3) for n in range(300)]),
+                                codec=1, buffers=255, sequence=9),
     "event_dropped": frame(0x10, flags=0x08, codec=1, sequence=7),
     "gap": frame(0x13, struct.pack("<Q", 12), sequence=8),
     "ack": frame(0x20, struct.pack("<Q", 1_000_000), sequence=41),
