@@ -368,6 +368,61 @@ if __name__ == "__main__":
     assert took < 10
 
 
+def test_A042_every_listener_made_before_run_gets_what_came_before_it(run_program):
+    ended = run_program(
+        """
+def main():
+    heard = Gathered()
+    router = task.router
+    with task.start():
+        for step in range(3):
+            if me() == 1:
+                task.emit("greeting", step, only_remote=True)
+                router.emit("greeting", step)
+                assert router.flush(60)
+            router.barrier()  # the event is there, the listener is not
+            if me() == 0:
+                task.on("greeting", lambda value, step=step: heard.add(["task", step, value]))
+                router.on("greeting", lambda value, step=step: heard.add(["router", step, value]))
+            router.barrier()
+        if me() == 0:
+            router.ready()
+            heard.wait(18)
+            for where in ("task", "router"):
+                tell([[value for kind, of, value in heard if (kind, of) == (where, step)] for step in range(3)])
+        router.barrier()
+
+if __name__ == "__main__":
+    Parallel.runner(n_parallel_workers=2)(main)
+"""
+    ).ok()
+    assert ended.results == [[[[0, 1, 2]] * 3]] * 2
+
+
+def test_an_error_of_a_router_listener_that_nobody_sees_fails_the_run(run_program):
+    ended = run_program(
+        """
+def main():
+    failed = threading.Event()
+    def listener(value):
+        failed.set()
+        raise KeyError("nobody looks")
+    task.router.on("e", listener)
+    task.router.barrier()
+    if me() == 1:
+        task.router.emit("e", 1)
+    else:
+        assert failed.wait(60)
+    task.router.barrier()
+
+if __name__ == "__main__":
+    Parallel.runner(n_parallel_workers=2, log_level="error")(main)
+"""
+    )
+    assert ended.code == 1, ended
+    assert "nobody looks" in ended.err, ended
+
+
 def test_A066_a_runner_may_run_again_in_one_process(start_program, free_ports):
     program = """
 def main(i):

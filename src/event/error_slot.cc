@@ -8,7 +8,6 @@ bool ErrorSlot::store(std::exception_ptr error) noexcept {
   const std::lock_guard lock(mutex_);
   if (error_ != nullptr) return false;
   error_ = std::move(error);
-  seen_ = false;
   present_.store(true);
   return true;
 }
@@ -24,21 +23,8 @@ std::exception_ptr ErrorSlot::take() {
   return std::exchange(error_, nullptr);
 }
 
-std::exception_ptr ErrorSlot::take_unseen() {
-  const std::lock_guard lock(mutex_);
-  present_.store(false);
-  std::exception_ptr error = std::exchange(error_, nullptr);
-  return seen_ ? nullptr : error;
-}
-
 void ErrorSlot::raise_present() {
-  std::exception_ptr error;
-  {
-    const std::lock_guard lock(mutex_);
-    error = error_;
-    seen_ = true;
-  }
-  if (error != nullptr) std::rethrow_exception(error);
+  if (const std::exception_ptr error = take()) std::rethrow_exception(error);
 }
 
 }  // namespace divisi::event

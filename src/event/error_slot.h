@@ -16,13 +16,11 @@ class ErrorSlot {
   std::exception_ptr get() const;
   std::exception_ptr take();
 
-  // Throws the error, if there is one, and remembers that somebody saw it.
+  // Throws the error, if there is one: once, to the first that asks.
   void raise() {
     if (has_error()) [[unlikely]]
       raise_present();
   }
-  // Takes the error; null also if raise() has thrown it before.
-  std::exception_ptr take_unseen();
 
  private:
   void raise_present();
@@ -31,7 +29,6 @@ class ErrorSlot {
 
   mutable std::mutex mutex_;
   std::exception_ptr error_;  // guarded by mutex_
-  bool seen_ = false;         // guarded by mutex_
 };
 
 }  // namespace divisi::event

@@ -110,7 +110,7 @@ std::optional<Args> EventLoop::wait_for(std::string_view event, std::chrono::nan
 void EventLoop::stop() {
   const std::shared_ptr<EventLoop> handle = forget(this);
   throw_if_failed(core_->stop());
-  if (const std::exception_ptr error = core_->errors().take_unseen()) {
+  if (const std::exception_ptr error = core_->errors().take()) {
     std::rethrow_exception(error);
   }
 }

@@ -28,6 +28,8 @@ void check_name(std::string_view event) {
   }
 }
 
+thread_local int inline_depth = 0;  // listeners that run inside an emit of this thread
+
 std::string error_text(const std::exception_ptr& error) noexcept {
   try {
     std::rethrow_exception(error);
@@ -59,8 +61,26 @@ class LoopCore::Sink final : public Dispatcher {
       if (entry_ != nullptr) list = held_.hold(*entry_);  // somebody has come meanwhile
       if (list == nullptr) return unheard(event);
     }
-    for (const auto& listener : list->items) core_.run_one(*listener, *entry_, event.payload);
+    const bool any_behind = core_.behind_count_.load() > 0;
+    for (const auto& listener : list->items) {
+      if (any_behind && core_.is_behind(listener->id)) continue;
+      core_.run_one(*listener, *entry_, event.payload);
+    }
   }
+
+  void dispatch_to(ListenerId id, const RemoteEvent& event) noexcept override {
+    {
+      const ReadSection reading;
+      entry_ = core_.table_.find(event.event, EventTable::hash(event.event));
+    }
+    const ListenerList* const list = entry_ != nullptr ? held_.hold(*entry_) : nullptr;
+    if (list == nullptr) return;
+    for (const auto& listener : list->items) {
+      if (listener->id != id) continue;
+      return core_.run_one(*listener, *entry_, event.payload);
+    }
+  }
+  void caught_up(ListenerId id, std::string_view) noexcept override { core_.forget_behind(id); }
 
  private:
   // The table may have forgotten a name that is waited for now and then.
@@ -84,14 +104,17 @@ class LoopCore::Sink final : public Dispatcher {
 // One remote event on its way to the strand of its name, in a loop with several.
 class LoopCore::ForwardedEvent final : public Batch {
  public:
-  explicit ForwardedEvent(const RemoteEvent& event)
+  ForwardedEvent(const RemoteEvent& event, std::optional<ListenerId> listener)
       : name_(event.event),
         payload_(Payload::copy_of(event.payload)),
         from_node_(event.from_node),
-        sequence_(event.sequence) {}
+        sequence_(event.sequence),
+        listener_(listener) {}
 
   void deliver(Dispatcher& sink) noexcept override {
-    sink.dispatch({name_, payload_.view(), from_node_, sequence_});
+    const RemoteEvent event{name_, payload_.view(), from_node_, sequence_};
+    if (listener_) return sink.dispatch_to(*listener_, event);
+    sink.dispatch(event);
   }
 
  private:
@@ -99,6 +122,18 @@ class LoopCore::ForwardedEvent final : public Batch {
   const Payload payload_;
   const int from_node_;
   const std::uint64_t sequence_;
+  const std::optional<ListenerId> listener_;
+};
+
+// That a listener has caught up, behind the events that were forwarded to it.
+class LoopCore::ForwardedNews final : public Batch {
+ public:
+  ForwardedNews(ListenerId listener, std::string_view event) : listener_(listener), event_(event) {}
+  void deliver(Dispatcher& sink) noexcept override { sink.caught_up(listener_, event_); }
+
+ private:
+  const ListenerId listener_;
+  const std::string event_;
 };
 
 class LoopCore::Router final : public Dispatcher {
@@ -107,7 +142,15 @@ class LoopCore::Router final : public Dispatcher {
 
   void dispatch(const RemoteEvent& event) noexcept override {
     core_.strand_of(EventTable::hash(event.event))
-        .post_and_wake(std::make_unique<ForwardedEvent>(event));
+        .post_and_wake(std::make_unique<ForwardedEvent>(event, std::nullopt));
+  }
+  void dispatch_to(ListenerId listener, const RemoteEvent& event) noexcept override {
+    core_.strand_of(EventTable::hash(event.event))
+        .post_and_wake(std::make_unique<ForwardedEvent>(event, listener));
+  }
+  void caught_up(ListenerId listener, std::string_view event) noexcept override {
+    core_.strand_of(EventTable::hash(event))
+        .post_and_wake(std::make_unique<ForwardedNews>(listener, event));
   }
 
  private:
@@ -187,7 +230,8 @@ LoopCore::LoopCore(std::string name, EventLoopOptions options)
 
 LoopCore::~LoopCore() = default;
 
-ListenerId LoopCore::add(std::string_view event, std::unique_ptr<Listener> listener) {
+ListenerId LoopCore::add(std::string_view event, std::unique_ptr<Listener> listener,
+                         bool is_behind) {
   check_name(event);
   const auto id = ListenerId(next_listener_id.fetch_add(1));
   listener->id = id;
@@ -199,8 +243,24 @@ ListenerId LoopCore::add(std::string_view event, std::unique_ptr<Listener> liste
     }
     forget();
   });
+  if (is_behind) {
+    const std::lock_guard lock(behind_mutex_);
+    behind_.insert(id);
+    behind_count_.store(behind_.size());
+  }
   table_.add(event, std::move(listener));
   return id;
+}
+
+bool LoopCore::is_behind(ListenerId id) {
+  const std::lock_guard lock(behind_mutex_);
+  return behind_.contains(id);
+}
+
+void LoopCore::forget_behind(ListenerId id) {
+  const std::lock_guard lock(behind_mutex_);
+  behind_.erase(id);
+  behind_count_.store(behind_.size());
 }
 
 void LoopCore::remove(std::string_view pattern) {
@@ -243,7 +303,9 @@ Strand& LoopCore::strand_of(std::size_t hash) noexcept {
 }
 
 void LoopCore::emit(std::string_view event, Emission& emission) {
-  errors_.raise();
+  if (errors_.has_error() && raises_in_emit_.load() && !is_current() && inline_depth == 0)
+      [[unlikely]]
+    errors_.raise();
   if (stopped_.load(std::memory_order_relaxed)) return;
   const std::size_t hash = EventTable::hash(event);
   Strand& strand = strand_of(hash);
@@ -286,11 +348,13 @@ void LoopCore::run_inline(EventEntry& entry, const ListenerList& list, Emission&
   const std::size_t count = emission.ops->count;
   emission.borrow(refs, false);
   const LocalCall call{{refs, count}, emission.kwargs.get()};
+  ++inline_depth;  // run_one throws nothing
   for (const auto& listener : list.items) {
     if (!listener->runs_inline) continue;
     if (may_move && listener == list.items.back()) emission.borrow(refs, true);
     run_one(*listener, entry, call);
   }
+  --inline_depth;
 }
 
 void LoopCore::run_trigger(Record& trigger, HeldListeners& held) noexcept {
@@ -365,6 +429,10 @@ bool LoopCore::dispatch_inline(const RemoteEvent& event) {
   if (list == nullptr || list->any_queued) return false;
   for (const auto& listener : list->items) run_one(*listener, *entry, event.payload);
   return true;
+}
+
+bool LoopCore::in_listener() noexcept {
+  return inline_depth > 0 || on_loop_thread();
 }
 
 bool LoopCore::on_loop_thread() noexcept {

@@ -28,6 +28,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -77,8 +78,10 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   const std::string& name() const noexcept { return name_; }
 
   // --- listeners ---
-  // Throw UsageError for a bad event name.
-  ListenerId add(std::string_view event, std::unique_ptr<divisi::detail::Listener> listener);
+  // Throw UsageError for a bad event name. A listener that is behind hears no remote event before
+  // Dispatcher::caught_up, but what a batch dispatches to it alone.
+  ListenerId add(std::string_view event, std::unique_ptr<divisi::detail::Listener> listener,
+                 bool is_behind = false);
   void remove(std::string_view pattern);
   void remove(std::string_view pattern, ListenerId id);
   void remove_function(std::string_view pattern, const void* function);
@@ -96,7 +99,8 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   // --- triggers ---
   // The calling thread emits to other processes: a wait may take what comes from here on.
   void note_emit() const noexcept { early_.note_emit(); }
-  // Throws the stored error. Ignored once stopped.
+  // Throws the stored error, unless a listener of the loop emits, which would fail for the fault of
+  // another. Ignored once stopped.
   void emit(std::string_view event, divisi::detail::Emission& emission);
   // The same from a step of an async iteration: kept for the waits of earlier steps until
   // end_iteration().
@@ -119,6 +123,8 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   // False: post it.
   bool dispatch_inline(const RemoteEvent& event);
 
+  // True while the calling thread runs a listener: of any loop's strand, or inline in an emit.
+  static bool in_listener() noexcept;
   // True while the calling thread runs listeners on any loop's strand.
   static bool on_loop_thread() noexcept;
   // The same for this loop's own strands.
@@ -131,6 +137,8 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
 
   // --- errors ---
   ErrorSlot& errors() noexcept { return errors_; }
+  // From now on emit() throws no error: the owner of the loop does, where it wants to.
+  void leave_errors_to_owner() noexcept { raises_in_emit_.store(false); }
   // Stores an error as if a listener had thrown it.
   void report(const std::exception_ptr& error, std::string_view event) noexcept;
 
@@ -151,6 +159,7 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   class Sink;
   class Router;
   class ForwardedEvent;
+  class ForwardedNews;
   class LastBatch;
   class UnknownTrigger;
   class ChainTrigger;
@@ -164,6 +173,8 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
                   const Kwargs* kwargs, HeldListeners& held) noexcept;
   template <class Call>
   void run_one(Listener& listener, EventEntry& entry, const Call& call) noexcept;
+  bool is_behind(ListenerId id);
+  void forget_behind(ListenerId id);
   void stop_from_inside();
   EventEntry* find(std::string_view event) const;
   static void end_wait(Waiter& waiter, WakeReason reason);
@@ -182,7 +193,12 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   ErrorSlot errors_;
   // The vector is constant. One strand, or one that spreads batches and then one for each thread.
   std::vector<std::unique_ptr<Strand>> strands_;
+  std::atomic<bool> raises_in_emit_{true};
   std::atomic<bool> stopped_{false};  // set by stop(); emit and post only look
+
+  std::atomic<std::size_t> behind_count_{0};  // mirrors behind_, for dispatches without the lock
+  std::mutex behind_mutex_;
+  std::set<ListenerId> behind_;  // guarded by behind_mutex_
 
   std::mutex stop_mutex_;  // held by the outside thread that ends the strands
 

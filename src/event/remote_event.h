@@ -1,6 +1,7 @@
 // How events from other processes enter a loop.
 #pragma once
 
+#include "divisi/detail/listener.h"
 #include "divisi/payload.h"
 
 #include <cstdint>
@@ -20,6 +21,10 @@ class Dispatcher {
   // Calls the listeners of one event. A Batch may change and reuse one RemoteEvent for all its
   // events; events of one name in a row are looked up once.
   virtual void dispatch(const RemoteEvent& event) noexcept = 0;
+  // The same for one listener of the event, which is behind the others (LoopCore::add).
+  virtual void dispatch_to(ListenerId listener, const RemoteEvent& event) noexcept = 0;
+  // That listener has got what was kept for it: it hears all that follows.
+  virtual void caught_up(ListenerId listener, std::string_view event) noexcept = 0;
 
  protected:
   ~Dispatcher() = default;

@@ -58,6 +58,13 @@ class Node {
   Status send(std::string_view topic, const PayloadView& payload, const SendOptions& options);
 
   void subscribe(std::string_view topic, std::string_view event, const LoopPtr& loop);
+  // For each further listener of a loop, see Routes::begin_catch_up.
+  bool begin_catch_up() { return routes_.begin_catch_up(); }
+  void catch_up(std::string_view topic, std::string_view event, const LoopPtr& loop,
+                ListenerId id) {
+    routes_.catch_up(topic, event, loop, id);
+  }
+  void cancel_catch_up() { routes_.cancel_catch_up(); }
   void unsubscribe(std::string_view topic, const event::LoopCore* loop);
   void unsubscribe_all(const event::LoopCore* loop);
 

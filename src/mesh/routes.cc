@@ -69,8 +69,10 @@ class Routes::EventBatch final : public event::Batch {
     return kBatchBytes + kEventBytes + length;
   }
 
-  EventBatch(int from_node, std::shared_ptr<FlowGauge> gauge, bool trace)
-      : from_node_(from_node), gauge_(std::move(gauge)), trace_(trace) {
+  // `listener`: for that one alone.
+  EventBatch(int from_node, std::shared_ptr<FlowGauge> gauge, bool trace,
+             std::optional<ListenerId> listener = {})
+      : from_node_(from_node), gauge_(std::move(gauge)), trace_(trace), listener_(listener) {
     if (trace_) arrived_ = std::chrono::steady_clock::now();
   }
 
@@ -108,7 +110,11 @@ class Routes::EventBatch final : public event::Batch {
       }
       if (trace_ && event.trace() != 0) [[unlikely]]
         log_delivery(entry);
-      sink.dispatch(remote);
+      if (listener_) [[unlikely]] {
+        sink.dispatch_to(*listener_, remote);
+      } else {
+        sink.dispatch(remote);
+      }
     }
   }
 
@@ -120,18 +126,13 @@ class Routes::EventBatch final : public event::Batch {
     bytes_ += kEventBytes + event.length;
   }
 
-  // A held event learns its name when its listener comes.
-  void rename(const Name& name) {
-    names_.assign(1, name);
-    for (Entry& entry : entries_) entry.name = name.get();
-  }
-
   void reserve(std::size_t events) {
     if (events > 1) entries_ = EntryLists::instance().take();
     entries_.reserve(events);
   }
-  std::uint64_t bytes() const { return bytes_; }
-  std::uint64_t size() const { return entries_.size(); }
+  std::size_t size() const { return entries_.size(); }
+  int from_node() const { return from_node_; }
+  static constexpr std::size_t kMostEvents = 0xffff;  // InEvent::owner has 16 bits
 
   void count_bytes() {
     if (gauge_) gauge_->queued.fetch_add(bytes_);
@@ -154,6 +155,7 @@ class Routes::EventBatch final : public event::Batch {
   const int from_node_;
   std::shared_ptr<FlowGauge> gauge_;
   const bool trace_;
+  const std::optional<ListenerId> listener_;
   std::chrono::steady_clock::time_point arrived_;  // with trace_ only
   std::vector<Buffer> owners_;
   std::vector<Name> names_;  // of the entries; one again when another came between
@@ -174,18 +176,88 @@ bool Routes::subscribe(std::string_view topic, std::string_view event, const Loo
     route.sinks.push_back({loop, std::make_shared<const std::string>(event)});
     loop->count_unheard_in(unheard_);
     ++version_;
-    if (auto held = held_.extract(std::string(topic))) {
-      for (auto& batch : held.mapped().batches) {
-        auto& events = static_cast<EventBatch&>(*batch);
-        events.rename(route.sinks.back().event);
-        held_bytes_ -= std::min<std::size_t>(held_bytes_, events.bytes());
-        held_events_ -= std::min<std::uint64_t>(held_events_, events.size());
-        drain |= loop->post(std::move(batch));
-      }
-    }
+    drain = post_held(topic, route.sinks.back().event, loop, std::nullopt);
   }
   if (drain) loop->wake();
   return first;
+}
+
+// True: somebody must wake the loop.
+bool Routes::post_held(std::string_view topic, const Name& name, const LoopPtr& loop,
+                       std::optional<ListenerId> listener) {
+  const auto found = held_.find(std::string(topic));
+  if (found == held_.end()) return false;
+  Held& held = found->second;
+  bool drain = false;
+  std::unique_ptr<EventBatch> batch;
+  const auto post = [&] {
+    if (batch != nullptr) drain |= loop->post(std::move(batch));
+  };
+  const auto unheard = held.events.end() - static_cast<std::ptrdiff_t>(held.unheard);
+  // A loop as a whole gets each event once, also if it comes back.
+  for (auto at = listener ? held.events.begin() : unheard; at != held.events.end(); ++at) {
+    const HeldEvent& each = *at;
+    if (batch == nullptr || batch->from_node() != each.from_node ||
+        batch->size() == EventBatch::kMostEvents) {
+      post();
+      batch = std::make_unique<EventBatch>(each.from_node, nullptr, trace_, listener);
+    }
+    batch->add(each.event, each.message, name);
+  }
+  post();
+  for (auto at = unheard; at != held.events.end(); ++at) {
+    heard_bytes_ += EventBatch::cost(at->event.length);
+  }
+  held_events_ -= std::exchange(held.unheard, 0);
+  return drain;
+}
+
+// Posted behind what was held for a listener.
+class Routes::CaughtUp final : public event::Batch {
+ public:
+  CaughtUp(ListenerId listener, Name event) : listener_(listener), event_(std::move(event)) {}
+  void deliver(event::Dispatcher& sink) noexcept override { sink.caught_up(listener_, *event_); }
+
+ private:
+  const ListenerId listener_;
+  const Name event_;
+};
+
+bool Routes::begin_catch_up() {
+  const std::lock_guard lock(mutex_);
+  if (!holding_) return false;
+  ++catching_up_;
+  return true;
+}
+
+void Routes::catch_up(std::string_view topic, std::string_view event, const LoopPtr& loop,
+                      ListenerId id) {
+  bool drain = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto name = std::make_shared<const std::string>(event);
+    drain = post_held(topic, name, loop, id);
+    drain |= loop->post(std::make_unique<CaughtUp>(id, name));
+    end_catch_up();
+  }
+  if (drain) loop->wake();
+}
+
+void Routes::cancel_catch_up() {
+  const std::lock_guard lock(mutex_);
+  end_catch_up();
+}
+
+void Routes::end_catch_up() {
+  --catching_up_;
+  if (!keeps()) forget_held();
+}
+
+void Routes::forget_held() {
+  unlistened_ += std::exchange(held_events_, 0);
+  held_bytes_ = 0;
+  heard_bytes_ = 0;
+  held_.clear();
 }
 
 bool Routes::unsubscribe(std::string_view topic, const event::LoopCore* loop) {
@@ -220,12 +292,9 @@ std::vector<std::string> Routes::topics() const {
 }
 
 void Routes::stop_holding() {
-  std::unordered_map<std::string, Held> dropped;
   const std::lock_guard lock(mutex_);
   holding_ = false;
-  unlistened_ += std::exchange(held_events_, 0);
-  held_bytes_ = 0;
-  dropped.swap(held_);
+  if (!keeps()) forget_held();
 }
 
 const Routes::Route* Routes::find(InTopic& topic) {
@@ -237,22 +306,43 @@ const Routes::Route* Routes::find(InTopic& topic) {
   return static_cast<const Route*>(topic.route);
 }
 
+// What somebody got goes before what nobody did.
+bool Routes::make_room(std::size_t bytes) {
+  if (held_bytes_ + bytes <= hold_bytes_) return true;
+  if (held_bytes_ + bytes > hold_bytes_ + heard_bytes_) return false;
+  for (auto& [topic, held] : held_) {
+    while (held.events.size() > held.unheard) {
+      held_bytes_ -= EventBatch::cost(held.events.front().event.length);
+      held.events.pop_front();
+    }
+  }
+  heard_bytes_ = 0;
+  return true;
+}
+
 // A copy of its own for each held event: the block it came in must not wait with it.
-void Routes::hold(const InEvent& event, const Buffer& owner, int from_node) {
+void Routes::hold(const InEvent& event, const Buffer& owner, int from_node, bool is_heard) {
   const auto size = static_cast<std::size_t>(event.length);
-  if (!holding_ || held_bytes_ + EventBatch::cost(size) > hold_bytes_) {
-    ++unlistened_;
+  const std::size_t cost = EventBatch::cost(size);
+  const bool fits =
+      is_heard ? keeps() && held_bytes_ + cost <= hold_bytes_ : holding_ && make_room(cost);
+  if (!fits) {
+    if (!is_heard) ++unlistened_;
     return;
   }
-  auto batch = std::make_unique<EventBatch>(from_node, nullptr, trace_);
   // A message in a buffer of its own is kept as it is.
-  const Buffer copy = owner.size() == size ? owner : Buffer::copy_of({event.message, size});
-  InEvent kept = event;
-  kept.message = copy.data();
-  batch->add(kept, copy, nullptr);
-  held_bytes_ += batch->bytes();
-  held_[event.topic->name].batches.push_back(std::move(batch));
-  ++held_events_;
+  HeldEvent kept{event, owner.size() == size ? owner : Buffer::copy_of({event.message, size}),
+                 from_node};
+  kept.event.message = kept.message.data();
+  Held& held = held_[event.topic->name];
+  held.events.push_back(std::move(kept));
+  held_bytes_ += cost;
+  if (is_heard) {
+    heard_bytes_ += cost;
+  } else {
+    ++held.unheard;
+    ++held_events_;
+  }
 }
 
 void Routes::deliver(Received& received, int from_node, const std::shared_ptr<FlowGauge>& gauge,
@@ -265,9 +355,10 @@ void Routes::deliver(Received& received, int from_node, const std::shared_ptr<Fl
     const Buffer& owner = received.owners[event.owner];
     const Route* const route = find(*event.topic);
     if (route == nullptr) {
-      hold(event, owner, from_node);
+      hold(event, owner, from_node, false);
       continue;
     }
+    if (keeps()) hold(event, owner, from_node, true);
     for (const Sink& sink : route->sinks) {
       auto found = std::ranges::find_if(
           open, [&](const auto& item) { return item.first == sink.loop.get(); });

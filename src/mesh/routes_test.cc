@@ -1,11 +1,13 @@
 #include "mesh/routes.h"
 
+#include "divisi/detail/listener.h"
 #include "divisi/event.h"
 #include "mesh/testing/test_node.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace divisi::mesh {
@@ -26,11 +28,11 @@ class RoutesTest : public ::testing::Test {
   // Events with a small number each, as a read brings them.
   class Read {
    public:
-    explicit Read(int count) {
+    explicit Read(int count, int first = 0) {
       topic_.name = "topic";
       for (int i = 0; i < count; ++i) {
         PackScratch scratch;
-        const PayloadView& payload = pack_args(scratch, i);
+        const PayloadView& payload = pack_args(scratch, first + i);
         InEvent event;
         event.topic = &topic_;
         event.sequence = static_cast<std::uint64_t>(i + 1);
@@ -107,6 +109,69 @@ TEST_F(RoutesTest, WhatWaitsForItsCallbackCountsWithAllThatItTakes) {
   ASSERT_TRUE(seen_.reaches(2 * kCount));
   loop_.stop();
   EXPECT_EQ(gauge->queued, 0u) << "what was counted is given back";
+}
+
+TEST_F(RoutesTest, EveryListenerGetsWhatIsKeptInOrderAndOnce) {
+  constexpr int kCount = 100;
+  for (const int threads : {1, 3}) {
+    EventLoop loop("kept", {.threads = threads});
+    Routes routes(1 << 20);
+    std::vector<LoopPtr> idle;
+    std::vector<std::unique_ptr<Inbox<int>>> inboxes;
+    const auto listen = [&] {
+      inboxes.push_back(std::make_unique<Inbox<int>>());
+      auto listener =
+          detail::make_listener([inbox = inboxes.back().get()](int n) { inbox->add(n); });
+      const bool is_behind = routes.begin_catch_up();
+      const ListenerId id = loop.core()->add("event", std::move(listener), is_behind);
+      routes.subscribe("topic", "event", loop.core());
+      if (is_behind) routes.catch_up("topic", "event", loop.core(), id);
+    };
+    const auto arrive = [&](int first) {
+      Read read(kCount, first);
+      routes.deliver(read.received, 1, nullptr, idle);
+      for (const LoopPtr& each : std::exchange(idle, {})) each->wake();
+    };
+    arrive(0);
+    EXPECT_EQ(routes.held(), static_cast<std::uint64_t>(kCount));
+    for (int round = 1; round <= 5; ++round) {
+      listen();
+      arrive(round * kCount);
+      EXPECT_EQ(routes.held(), 0u);
+    }
+    routes.stop_holding();
+    ASSERT_TRUE(inboxes[0]->reaches(6 * kCount));  // none of these waits for its callbacks
+    listen();
+    arrive(6 * kCount);
+    for (std::size_t i = 0; i < 5; ++i) {
+      ASSERT_TRUE(inboxes[i]->reaches(7 * kCount)) << i;
+      EXPECT_EQ(inboxes[i]->values(), counted_to(7 * kCount)) << i;
+    }
+    ASSERT_TRUE(inboxes[5]->reaches(kCount));
+    loop.stop();
+    EXPECT_GE(inboxes[5]->values().front(), 5 * kCount) << "nothing is kept for one that is late";
+    EXPECT_EQ(routes.unlistened(), 0u);
+  }
+}
+
+TEST_F(RoutesTest, AReadyThatComesMeanwhileTakesNothingFromAListener) {
+  Routes routes(1 << 20);
+  std::vector<LoopPtr> idle;
+  Read before(3);
+  routes.deliver(before.received, 1, nullptr, idle);
+  ASSERT_TRUE(routes.begin_catch_up());
+  const ListenerId id =
+      loop_.core()->add("event", detail::make_listener([&](int n) { seen_.add(n); }), true);
+  routes.subscribe("topic", "event", loop_.core());
+  routes.stop_holding();
+  Read after(3, 3);
+  routes.deliver(after.received, 1, nullptr, idle);
+  routes.catch_up("topic", "event", loop_.core(), id);
+  ASSERT_TRUE(seen_.reaches(6));
+  loop_.stop();
+  EXPECT_EQ(seen_.values(), counted_to(6));
+  EXPECT_FALSE(routes.begin_catch_up());
+  EXPECT_EQ(routes.unlistened(), 0u);
 }
 
 TEST_F(RoutesTest, WhatIsHeldForItsListenerCountsWithAllThatItTakes) {

@@ -81,12 +81,14 @@ void FrontEnd::end_iteration(Task& task) {
 }
 
 void FrontEnd::raise_stored(Task& task) {
-  if (const auto session = task.core_->latest()) session->loop.raise_stored();
+  if (const auto session = task.core_->latest()) session->raise_stored();
 }
 
 void FrontEnd::ready(Task& task) {
   const auto session = task.core_->latest();
-  if (session != nullptr && session->distributed) session->router.ready();
+  if (session == nullptr) return;
+  session->own();  // its run begins
+  if (session->distributed) session->router.ready();
 }
 
 ListenerId FrontEnd::listen(Task& task, std::string_view event, std::unique_ptr<Listener> listener,
@@ -113,7 +115,10 @@ void FrontEnd::emit(Task& task, std::string_view event, const EmitOptions& optio
 }
 
 Waited FrontEnd::wait(Task& task, const WaitCall& call) {
-  return waited(task.core_->require("wait_for")->wait(call.event, wait_spec(call)));
+  const auto session = task.core_->require("wait_for");
+  const auto result = session->wait(call.event, wait_spec(call));
+  if (result.reason == event::WakeReason::kError) session->raise_stored();
+  return waited(result);
 }
 
 // --- the router ---

@@ -88,6 +88,7 @@ void report(event::LoopCore& listeners, mesh::PeerChange change, int node) {
   hooks.activate = [](const WorkerConfig& config) { return Network::instance().activate(config); };
   hooks.deactivate = [](bool failed) { Network::instance().deactivate(failed); };
   hooks.main_ended = [](bool failed) { TaskCore::of_process().main_ended(failed); };
+  hooks.unseen_error = [] { return Network::instance().take_unseen_error(); };
   hooks.next_attempt = [](int retries) { Network::instance().next_attempt(retries); };
   hooks.request_finish = [] { Network::instance().request_finish(); };
   hooks.forget_finish = [] { Network::instance().forget_finish(); };
@@ -197,9 +198,17 @@ void Network::deactivate(bool) {
   if (finish_requested_.load()) job->barrier->leave();
   leave(*job, kCloseDeadline);
   flush_progress(kProgressDeadline);
-  job->events.stop_noexcept();
+  if (const Status stopped = job->events.core()->stop(); !stopped.ok()) {
+    log::error("{}", stopped.message());
+  }
+  unseen_error_ = job->events.take_error();
   job->internal.stop_noexcept();
   log::info("Stopping parallel worker on node: {}", job->config.node_id);
+}
+
+std::exception_ptr Network::take_unseen_error() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(unseen_error_, nullptr);
 }
 
 void Network::next_attempt(int retries) {
@@ -277,6 +286,20 @@ void Network::send(std::string_view topic, const PayloadView& payload, const Sen
 void Network::subscribe(std::string_view topic, std::string_view event,
                         std::shared_ptr<event::LoopCore> loop) {
   if (Membership* const job = membership()) job->node->subscribe(topic, event, loop);
+}
+
+bool Network::begin_catch_up() {
+  Membership* const job = membership();
+  return job != nullptr && job->node->begin_catch_up();
+}
+
+void Network::catch_up(std::string_view topic, std::string_view event,
+                       const std::shared_ptr<event::LoopCore>& loop, ListenerId id) {
+  if (Membership* const job = membership()) job->node->catch_up(topic, event, loop, id);
+}
+
+void Network::cancel_catch_up() {
+  if (Membership* const job = membership()) job->node->cancel_catch_up();
 }
 
 void Network::unsubscribe(std::string_view topic, const event::LoopCore* loop) {

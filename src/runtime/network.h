@@ -11,6 +11,7 @@
 #include "runtime/worker_config.h"
 
 #include <atomic>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -49,6 +50,7 @@ class Network final : public Router {
   Status activate(const WorkerConfig& config);
   void deactivate(bool failed);
   void next_attempt(int retries);
+  std::exception_ptr take_unseen_error();
   // A signal, or the launcher: joining ends, tasks finish, waits end.
   void request_finish();
   void forget_finish() { finish_requested_.store(false); }
@@ -74,6 +76,10 @@ class Network final : public Router {
             const SendOptions& options) override;
   void subscribe(std::string_view topic, std::string_view event,
                  std::shared_ptr<event::LoopCore> loop) override;
+  bool begin_catch_up() override;
+  void catch_up(std::string_view topic, std::string_view event,
+                const std::shared_ptr<event::LoopCore>& loop, ListenerId id) override;
+  void cancel_catch_up() override;
   void unsubscribe(std::string_view topic, const event::LoopCore* loop) override;
   void unsubscribe_all(const event::LoopCore* loop) override;
   void ready() override;
@@ -102,6 +108,7 @@ class Network final : public Router {
   std::unique_ptr<io::Reactor> reactor_;  // constant once made
   std::mutex mutex_;
   // Guarded by mutex_.
+  std::exception_ptr unseen_error_;  // of the last job's router listeners
   std::vector<std::unique_ptr<Membership>> memberships_;
 };
 

@@ -163,14 +163,25 @@ ListenerId Parallel::add(std::string_view event, std::unique_ptr<detail::Listene
         "router.on('{}'): this process is not part of a job; call it inside main", event));
   }
   // Not under the lock: listeners may be freed, whose destructors may call the router.
-  const ListenerId id = active->events.add(event, std::move(listener), options, once);
+  listener->runs_inline = options.inline_;
+  listener->once = once;
+  const auto& loop = active->events.core();
   // Reports about peers are made here: no peer may send them.
-  if (mesh::is_peer_change(event)) return id;
+  if (mesh::is_peer_change(event)) return loop->add(event, std::move(listener));
+  const bool is_behind = active->node->begin_catch_up();
+  ListenerId id{};
+  try {
+    id = loop->add(event, std::move(listener), is_behind);
+  } catch (...) {
+    if (is_behind) active->node->cancel_catch_up();
+    throw;
+  }
   const std::lock_guard lock(active->listeners_mutex);
   if (std::ranges::binary_search(active->events.events(),
                                  event)) {  // an off() may have been faster
-    active->node->subscribe(event, event, active->events.core());
+    active->node->subscribe(event, event, loop);
   }
+  if (is_behind) active->node->catch_up(event, event, loop, id);
   return id;
 }
 

@@ -33,6 +33,12 @@ class Router {
   // many listeners the loop has. One subscription per (topic, loop); repeating it does nothing.
   virtual void subscribe(std::string_view topic, std::string_view event,
                          std::shared_ptr<event::LoopCore> loop) = 0;
+  // True while events are kept for listeners to come (decision N32): the next listener is added as
+  // one that is behind, and gets them by catch_up() after the subscription.
+  virtual bool begin_catch_up() { return false; }
+  virtual void catch_up(std::string_view /*topic*/, std::string_view /*event*/,
+                        const std::shared_ptr<event::LoopCore>& /*loop*/, ListenerId /*id*/) {}
+  virtual void cancel_catch_up() {}
   virtual void unsubscribe(std::string_view topic, const event::LoopCore* loop) = 0;
   virtual void unsubscribe_all(const event::LoopCore* loop) = 0;
 

@@ -268,7 +268,7 @@ Task::Emitting::Emitting(Task& owner, std::string_view event, const EmitOptions&
   session_ = core.current.load();
   try {
     if (session_ == nullptr) runtime::TaskCore::refuse("emit");
-    session_->loop.raise_stored();
+    session_->raise_stored();
   } catch (...) {
     core.emitting.fetch_sub(1);
     throw;

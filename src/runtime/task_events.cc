@@ -120,12 +120,22 @@ ListenerId Session::listen(std::string_view event,
                            std::unique_ptr<divisi::detail::Listener> listener,
                            ListenOptions listen_options, bool once) {
   // The listener first: what the router kept for this event comes with the subscription.
-  const ListenerId id = loop.add(event, std::move(listener), listen_options, once);
+  listener->runs_inline = listen_options.inline_;
+  listener->once = once;
+  const bool is_behind = distributed && router.begin_catch_up();
+  ListenerId id{};
+  try {
+    id = loop.core()->add(event, std::move(listener), is_behind);
+  } catch (...) {
+    if (is_behind) router.cancel_catch_up();
+    throw;
+  }
   if (event == kFinishEvent) {
     const std::lock_guard lock(mutex_);
     finish_listeners_.push_back(id);
   }
   subscribe(event);
+  if (is_behind) router.catch_up(Topic(event), event, loop.core(), id);
   return id;
 }
 
@@ -174,6 +184,14 @@ void Session::unsubscribe_unheard(std::string_view pattern) {
   for (const std::string& event : unheard) router.unsubscribe(Topic(event), loop.core().get());
 }
 
+bool Session::owned_here() const {
+  return owner_.load() == std::this_thread::get_id() && !event::LoopCore::in_listener();
+}
+
+void Session::raise_stored() {
+  if (loop.has_error() && owned_here()) loop.raise_stored();
+}
+
 event::WaitResult Session::wait(std::string_view event, event::WaitSpec spec) {
   using event::WakeReason;
   spec.step = step();
@@ -209,6 +227,7 @@ std::optional<Args> Session::wait_for(std::string_view event, const WaitForOptio
       throw TimeoutError(fmt::format("waited {:.3f} s for the event {}, which did not come",
                                      std::chrono::duration<double>(wait_options.timeout).count(),
                                      event));
+    case WakeReason::kError: raise_stored(); return std::nullopt;
     default: return std::nullopt;
   }
 }

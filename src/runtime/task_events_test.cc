@@ -312,9 +312,40 @@ TEST_F(TaskEventsTest, AListenersErrorEndsAWaitThatIsUnderWay) {
     wait_for_listener("never");
     task_.emit("bad");
   });
-  EXPECT_FALSE(task_.wait_for("never").has_value());
+  EXPECT_THROW(task_.wait_for("never"), std::runtime_error);
   emitter.join();
-  EXPECT_THROW(running.stop(), std::runtime_error);
+  EXPECT_NO_THROW(running.stop()) << "thrown once";
+}
+
+TEST_F(TaskEventsTest, AListenersErrorIsThrownOnceToTheOwnerOfTheTask) {
+  auto running = task_.start();
+  std::atomic<int> nested = 0;
+  task_.on("bad", [] { throw std::runtime_error("listener"); });
+  task_.on("good", [&] {
+    task_.emit("nothing");
+    ++nested;
+  });
+  task_.emit("bad");
+  wait_for_error();
+  std::thread([&] {
+    for (int i = 0; i < 10; ++i) EXPECT_NO_THROW(task_.emit("good"));
+  }).join();
+  wait_until("the other listener has run", [&] { return nested == 10; });
+  EXPECT_THROW(task_.emit("nothing"), std::runtime_error);
+  EXPECT_NO_THROW(task_.emit("nothing"));
+  EXPECT_EQ(task_.wait_for("never", {.timeout = 1ms}), std::nullopt);
+  EXPECT_NO_THROW(running.stop());
+}
+
+TEST_F(TaskEventsTest, TheThreadThatRunsTheTaskIsThrownTheError) {
+  auto running = task_.start();
+  task_.on("bad", [] { throw std::runtime_error("listener"); });
+  task_.use([&](Context&) {
+    task_.emit("bad");
+    wait_for_error();
+  });
+  std::thread([&] { EXPECT_THROW(task_.run(3), std::runtime_error); }).join();
+  EXPECT_NO_THROW(running.stop());
 }
 
 TEST_F(TaskEventsTest, FinishEndsAWaitThatAskedForIt) {

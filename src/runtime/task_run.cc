@@ -243,7 +243,7 @@ void Session::sync() {
     fail(failure);
     std::rethrow_exception(failure);
   }
-  loop.raise_stored();
+  raise_stored();
 }
 
 void Session::iterate() {
@@ -266,6 +266,7 @@ void Session::iterate() {
 }
 
 void Session::run(std::int64_t max_step) {
+  own();
   if (distributed) router.ready();
   if (middleware_count() == 0) return;
   try {

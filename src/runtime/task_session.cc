@@ -26,7 +26,9 @@ Session::Session(StartOptions start_options, Router& the_router,
       steps_(std::make_shared<JobGroup>()),
       ctx_(options.ctx != nullptr ? options.ctx : std::make_shared<Context>()),
       pool_allowed_(options.async_mode || distributed),
-      labels_(initial_labels()) {}
+      labels_(initial_labels()) {
+  loop.core()->leave_errors_to_owner();
+}
 
 Session::~Session() = default;
 

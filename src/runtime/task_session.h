@@ -21,6 +21,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace divisi::runtime {
@@ -105,6 +106,11 @@ class Session : public std::enable_shared_from_this<Session> {
   // The same, told by reason.
   event::WaitResult wait(std::string_view event, event::WaitSpec spec);
   void send(std::string_view event, const PayloadView& payload, const SendOptions& options);
+  // The thread that started the task, or that runs it, is the one that errors of its listeners are
+  // thrown to; in a listener nobody is.
+  void own() { owner_.store(std::this_thread::get_id()); }
+  bool owned_here() const;
+  void raise_stored();  // for the owner
   void set_finish(bool finish);
   void interrupt();  // the process is asked to end
 
@@ -154,6 +160,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void join_pool();
   void clear();
 
+  std::atomic<std::thread::id> owner_{std::this_thread::get_id()};
   const std::shared_ptr<std::atomic<bool>> finish_;  // the task's flag
   const std::shared_ptr<JobGroup> steps_;            // what sync() waits for
   std::recursive_mutex own_mutex_;                   // Lock(true); recursive, as wrapped steps nest

@@ -31,9 +31,8 @@ void attempt(std::exception_ptr& first, Step step) {
 }  // namespace
 
 std::exception_ptr Session::stop(bool failed) {
-  // What nobody has heard of yet is told at the end; what was raised before is not told again,
-  // and either way the emits below are not refused because of it.
-  std::exception_ptr first = loop.core()->errors().take_unseen();
+  // What nobody has heard of yet is thrown at the end.
+  std::exception_ptr first = loop.core()->errors().take();
   run_finish_hooks(first);
   attempt(first, [&] { tell_finish(failed); });
   accepting.store(false);

@@ -169,6 +169,17 @@ WorkerOutcome run_worker(const WorkerConfig& config, const MainFunction& main,
     outcome = attempt(config, main);
   }
   if (hooks.deactivate) hooks.deactivate(outcome.kind != WorkerOutcome::Kind::kDone);
+  if (const auto unseen = hooks.unseen_error ? hooks.unseen_error() : nullptr) {
+    const std::string text = "a listener of the router failed: " + describe_exception(unseen);
+    if (outcome.kind != WorkerOutcome::Kind::kDone) {
+      log::error("{}", text);
+      return outcome;
+    }
+    outcome.kind = WorkerOutcome::Kind::kFailed;
+    outcome.exit_code = kExitMainFailed;
+    outcome.exception = unseen;
+    outcome.text = text;
+  }
   return outcome;
 }
 

@@ -26,6 +26,8 @@ struct WorkerHooks {
   // After each call of main, which threw if it `failed`: what main left running ends. What it
   // throws is a failure of that call.
   std::function<void(bool failed)> main_ended;
+  // After deactivate: the error of a listener of the router that nobody has seen, or null.
+  std::function<std::exception_ptr()> unseen_error;
   // Before main is called again: `retries` failures so far. Removes the failed attempt's listeners.
   std::function<void(int retries)> next_attempt;
   // SIGTERM or SIGINT: ask the task to leave its loop. Called on a thread of its own, perhaps

@@ -213,7 +213,7 @@ class Stranger:
         """The frames of one event. They count as sent: the next connection repeats what was lost."""
         body = args[0] if raw else msgpack.packb([*args, kwargs] if kwargs else args)
         name = b"" if isinstance(topic, int) else struct.pack("<H", len(topic.encode())) + topic.encode()
-        message = struct.pack("<II", 0 if name else topic, len(body)) + name
+        message = bytearray(struct.pack("<II", 0 if name else topic, len(body)) + name)
         message += b"" if trace is None else struct.pack("<Q", trace)
         message += struct.pack("<Q", len(buffers)) if len(buffers) >= 255 else b""
         message += struct.pack(f"<{len(buffers)}Q", *map(len, buffers)) + body
@@ -607,7 +607,7 @@ class Events(StrangerTest):
 
     def test_more_than_255_buffers_both_ways(self):
         stranger = self.join()
-        for count in (254, 255, 256, 1_000):
+        for count in (254, 255, 256, 400):
             with self.subTest(count=count):
                 buffers = [pattern(8192 + n % 7) for n in range(count)]
                 event = self.ask(stranger, "task.many", [beside(n) for n in range(count)], buffers=buffers)
