@@ -118,8 +118,13 @@ def test_two_workers_under_ditask(tmp_path):
         "--protocol",
         "ipc",
     )
-    # Not connected without --topology, as in the guide: nobody finishes anybody's task.
-    assert unmarked(run(command, env=environment(), cwd=tmp_path).stdout) == "Hello\n" * 20
+    out = run(command, env=environment(), cwd=tmp_path).stdout
+    # Connected: the first worker that is through with its steps finishes the task of the other.
+    assert set(unmarked(out).split()) == {"Hello"}
+    assert max(out.count(f"[node {node}]") for node in range(2)) == 10
+    # Not connected: nobody finishes anybody's task.
+    alone = run([*command, "--topology", "alone"], env=environment(), cwd=tmp_path).stdout
+    assert unmarked(alone) == "Hello\n" * 20
 
 
 SERVERS = """
