@@ -18,8 +18,8 @@
 // except an inline one, which runs at once in whatever thread emits.
 //
 // Errors: what a listener throws is stored; other listeners still run. The first error stays (later
-// ones are logged) and is thrown by every emit, wait_for and raise_stored until take_error or stop.
-// stop throws it after its work is done, unless it was thrown before.
+// ones are logged) until it is thrown once, by the next emit (not inside a listener), wait_for or
+// raise_stored, or taken by take_error. stop throws it after its work is done.
 #pragma once
 
 #include "divisi/detail/emission.h"
@@ -142,7 +142,7 @@ class DIVISI_API EventLoop {
   bool has_error() const noexcept;   // whether an error is stored
   std::exception_ptr error() const;  // the stored error, or null
   std::exception_ptr take_error();   // and forgets it
-  void raise_stored();               // throws it, if there is one
+  void raise_stored();               // throws it, if there is one, and forgets it
 
   // For the parts of the library built on top:
   const std::shared_ptr<event::LoopCore>& core() const noexcept { return core_; }
