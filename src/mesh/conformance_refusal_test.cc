@@ -166,6 +166,16 @@ TEST_P(RefusalConformance, SilentStrangersTakeNoPlaceOfAPeer) {
   expect_healthy(a, {});
 }
 
+TEST_P(RefusalConformance, ManyWorkersOfOneAddressJoinAtOnce) {
+  TestNode hub(0, fresh(), {});
+  std::vector<std::unique_ptr<TestNode>> workers;
+  for (int i = 1; i <= 64; ++i) {
+    workers.push_back(std::make_unique<TestNode>(i, "", std::vector{hub->address()}));
+  }
+  for (const auto& worker : workers) EXPECT_TRUE((*worker)->join().ok());
+  EXPECT_TRUE(hub->wait_for_peers(workers.size(), kDeadline));
+}
+
 TEST_P(RefusalConformance, StrangersThatGreetAndStopThereTakeNoPlaceOfAPeer) {
   NodeOptions options = job("j", "right");
   options.handshake_timeout = 600s;

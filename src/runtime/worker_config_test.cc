@@ -15,6 +15,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using namespace std::chrono_literals;
 
@@ -175,8 +176,17 @@ TEST(PlanTest, ListeningForStrangersWithoutASecretWarnsOnce) {
   options.address = "192.0.2.1";
   EXPECT_THAT(plan_workers(options).value().warnings,
               ElementsAre(HasSubstr("tcp://192.0.2.1:50515")));
-  options.common.secret = "s";
+  options.common.secret = "sixteen bytes it";
   EXPECT_THAT(plan_workers(options).value().warnings, IsEmpty());
+}
+
+TEST(PlanTest, AShortSecretWarnsWithoutShowingIt) {
+  PlanOptions options;
+  options.n_parallel_workers = 2;
+  options.common.secret = "fifteen bytes!!";
+  const auto warnings = plan_workers(options).value().warnings;
+  ASSERT_THAT(warnings, ElementsAre(HasSubstr("only 15 bytes")));
+  EXPECT_THAT(warnings[0], Not(HasSubstr("fifteen")));
 }
 
 TEST(PlanTest, A064ZeroWorkersIsAUsageError) {
