@@ -141,15 +141,17 @@ def main(kinds):
     cases = [value for kind in kinds for value in globals()[kind]()]
     failed, count = [], 0
     end = threading.Event()
-    def receive(i, value, *more, **kwargs):
+    def receive(i, value):
         nonlocal count
         count += 1
         if not same(value, cases[i]):
             failed.append(f"{describe(cases[i])} came as {describe(value)}")
-        if more and not same(more[0], cases[i]):
-            failed.append(f"{describe(cases[i])} came as {describe(more[0])} in a tuple")
-        if kwargs and not same(kwargs["key"], cases[i]):
-            failed.append(f"{describe(cases[i])} came as {describe(kwargs['key'])} as a keyword")
+    def receive_more(i, value, more, **kwargs):
+        receive(i, value)
+        if not same(more, cases[i]):
+            failed.append(f"{describe(cases[i])} came as {describe(more)} in a tuple")
+        if list(kwargs) != ["key"] or not same(kwargs["key"], cases[i]):
+            failed.append(f"{describe(cases[i])} came as {describe(kwargs)} as a keyword")
     def receive_one(value):
         nonlocal count
         if not same(value, cases[count]):
@@ -157,6 +159,7 @@ def main(kinds):
         count += 1
     with task.start():
         task.on("case", receive)
+        task.on("more", receive_more)
         task.on("one", receive_one)
         task.on("end", end.set)
         task.router.barrier()
@@ -167,7 +170,7 @@ def main(kinds):
             task.router.barrier()
             for i, value in enumerate(cases):
                 task.emit("case", i, value, only_remote=True)
-                task.emit("case", i, value, value, key=value, only_remote=True)
+                task.emit("more", i, value, value, key=value, only_remote=True)
             task.emit("end", only_remote=True)
             task.router.barrier()
         else:
@@ -340,14 +343,19 @@ def root(array):
 def main():
     heard = Gathered()
     with task.start():
+        pickled = Gathered()
         task.on("array", heard.add)
+        task.on("pickled", pickled.add)
         task.router.barrier()
         if me() == 1:
             for size in (1, 100, 8192, 1 << 20):
                 task.emit("array", np.arange(size), only_remote=True)
             task.emit("array", [np.arange(9.0).reshape(3, 3), {"x": np.arange(100000)}], only_remote=True)
+            task.emit("pickled", {"set": {1}, "x": np.arange(100000)}, only_remote=True)
         else:
             heard.wait(5)
+            pickled.wait(1)
+            tell(pickled[0]["x"].flags.writeable, int(pickled[0]["x"].sum()))
             arrays = heard[:4] + [heard[4][0], heard[4][1]["x"]]
             tell([array.flags.writeable or array.flags.owndata for array in arrays], [root(array) for array in arrays])
             try:
@@ -368,7 +376,7 @@ if __name__ == "__main__":
     Parallel.runner(n_parallel_workers=2)(main)
 """
     ).ok()
-    assert ended.results == [[[False] * 6, ["Buffer"] * 6], [True], [True]]
+    assert ended.results == [[False, 4999950000], [[False] * 6, ["Buffer"] * 6], [True], [True]]
 
 
 def test_what_is_changed_right_after_the_emit_arrives_as_it_was(run_program):
