@@ -223,9 +223,10 @@ class Acceptor final : public EpollReactor::Watcher, public std::enable_shared_f
   // Any thread.
   void close() {
     closed_.store(true);
-    reactor_.post([self = shared_from_this()] {
+    reactor_.post([self = shared_from_this()]() mutable {
       self->pause_.reset();
       if (self->id_ != 0) self->reactor_.unwatch(std::exchange(self->id_, 0), self->fd_);
+      self.reset();  // the next turn of the loop finds the address free
     });
   }
 
