@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
 #include <ifaddrs.h>
 #include <limits>
 #include <net/if.h>
@@ -24,6 +27,7 @@ namespace {
 
 constexpr int kLargestPort = 65535;
 constexpr std::string_view kIpcScheme = "ipc://";
+constexpr std::time_t kYoungSocket = 10;  // seconds
 
 // Drawn from the kernel, so a program that seeds its own generator does not make two launchers
 // choose the same name.
@@ -33,6 +37,34 @@ std::string random_tag() {
   std::string tag;
   for (int i = 0; i < 4; ++i, bits /= kAlphabet.size()) tag += kAlphabet[bits % kAlphabet.size()];
   return tag;
+}
+
+bool is_refused(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return false;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (probe < 0) return false;
+  const bool refused =
+      ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 &&
+      errno == ECONNREFUSED;
+  ::close(probe);
+  return refused;
+}
+
+// Of a process that was killed together with its launcher, or was its own, the socket file stays.
+// A young one may be of a process that is about to listen.
+void remove_stale_sockets(const std::string& directory) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("ditask_") || !name.ends_with(".ipc")) continue;
+    struct stat file{};
+    if (::lstat(entry.path().c_str(), &file) != 0 || !S_ISSOCK(file.st_mode)) continue;
+    if (file.st_uid != ::geteuid() || ::time(nullptr) - file.st_mtime < kYoungSocket) continue;
+    if (is_refused(entry.path().string())) ::unlink(entry.path().c_str());
+  }
 }
 
 std::string first_interface_address() {
@@ -155,6 +187,7 @@ std::string temp_directory() {
 
 Result<std::vector<std::string>> make_ipc_addresses(int n) {
   const std::string directory = temp_directory();
+  remove_stale_sockets(directory);
   std::vector<std::string> addresses;
   while (addresses.empty()) {
     const std::string tag = random_tag();

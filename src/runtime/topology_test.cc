@@ -1,12 +1,17 @@
 #include "runtime/topology.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fcntl.h>
 #include <fstream>
 #include <set>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 namespace divisi::runtime {
 namespace {
@@ -102,6 +107,39 @@ TEST(AddressTest, LaunchersWithTheSameSeedDrawDifferentNames) {
     names.insert(make_ipc_addresses(1).value().front());
   }
   EXPECT_GT(names.size(), 40u);  // 36^4 names: a repeat among 50 is rare, ten do not happen
+}
+
+TEST(AddressTest, OldSocketFilesOfKilledProcessesAreRemoved) {
+  const auto make_socket = [](const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(::listen(fd, 1), 0);
+    return fd;
+  };
+  const auto make_old = [](const std::string& path) {
+    const timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
+    EXPECT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  };
+  const std::string stem = fmt::format("{}/ditask_t{}", temp_directory(), ::getpid());
+  const std::string stale = stem + "a_0.ipc";
+  const std::string young = stem + "b_0.ipc";
+  const std::string alive = stem + "c_0.ipc";
+  ::close(make_socket(stale));
+  ::close(make_socket(young));
+  const int listening = make_socket(alive);
+  make_old(stale);
+  make_old(alive);
+  ASSERT_TRUE(make_ipc_addresses(1).has_value());
+  struct stat file{};
+  EXPECT_NE(::lstat(stale.c_str(), &file), 0);
+  EXPECT_EQ(::lstat(young.c_str(), &file), 0);
+  EXPECT_EQ(::lstat(alive.c_str(), &file), 0);
+  ::close(listening);
+  ::unlink(young.c_str());
+  ::unlink(alive.c_str());
 }
 
 TEST(AddressTest, APathLongerThanASocketMayHaveIsAnError) {
