@@ -140,6 +140,8 @@ struct RouterStats {
   std::vector<TopicCounters> topics;  // by name
   std::uint64_t unlistened = 0;       // arrived, but nobody listened
   std::uint64_t held = 0;             // wait for their first listener
+  std::uint64_t undelivered = 0;      // to processes that ended, also those of `peers`
+  std::uint64_t gaps = 0;             // that peers dropped for us, also those of `peers`
 };
 
 class DIVISI_API Parallel {

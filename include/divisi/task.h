@@ -100,8 +100,8 @@ class DIVISI_API Task {
   template <class F>
   void with(StartOptions options, F&& body);
 
-  // In this order: on_finish hooks; `finish` to the peers; new emits are ignored from here on;
-  // queued events run; what was sent is flushed; the pool is joined; everything is cleared. Each
+  // In this order: on_finish hooks; `finish` to the peers; no more emits; queued events run; what
+  // was sent is flushed while it is acknowledged; the pool is joined; everything is cleared. Each
   // wait is bounded by stop_timeout. Then a stored error is thrown. Nothing when not running.
   void stop();
 

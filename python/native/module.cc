@@ -351,6 +351,8 @@ nb::dict router_stats() {
   all["topics"] = topics;
   all["unlistened"] = stats.unlistened;
   all["held"] = stats.held;
+  all["undelivered"] = stats.undelivered;
+  all["gaps"] = stats.gaps;
   return all;
 }
 

@@ -81,6 +81,7 @@ runtime::WorkerConfig common_config(const DitaskOptions& options, const LaunchPl
   config.codec = options.codec;
   config.auto_recover = options.auto_recover;
   config.max_retries = options.max_retries;
+  config.ignore_lost = options.worker_lost == runtime::WorkerLost::kIgnore;
   config.log_level = options.log_level;
   config.log_json = options.log_json;
   return config;

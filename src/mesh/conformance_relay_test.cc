@@ -149,6 +149,23 @@ TEST_P(RelayConformance, WhoWaitsForAStuckLeafGoesOnWhenItsSuccessorIsThere) {
   EXPECT_TRUE(star.hub.hears(PeerChange::kBack, 3));
 }
 
+TEST_P(RelayConformance, AStuckLeafHoldsUpOnlyThoseWhoSendToIt) {
+  const NodeOptions options = small_queues(kDeadline);
+  RelayedStar star(fresh(), options);
+  star.three->on("flood", [](const Buffer&) {});
+  (*star.three)->ready();
+  ASSERT_TRUE(eventually([&] { return !star.hub->listens(3, "n"); }));
+  star.wire.stall(true);
+  Status status;
+  while (status.ok()) {
+    status = star.hub.send("flood", {Target::to_node(3), Policy::kError}, Buffer(kEventBytes));
+  }
+  EXPECT_EQ(status.code(), Code::kWouldBlock);
+  star.emit_all();  // far more than the leaf may send ahead
+  star.expect_all_at_leaf_two();
+  star.wire.stall(false);
+}
+
 TEST_P(RelayConformance, TheHubKeepsToItsMemoryWithAllLeavesStuck) {
   constexpr std::size_t kLeaves = 4;
   constexpr int kEach = 2'000;

@@ -23,6 +23,7 @@ struct Node::Dialer {
   bool joined = false;                 // was linked once, or needs no link
   bool unneeded = false;               // the address is our own, or its node left
   bool listed = false;                 // the job says that its node is there: it may come back
+  bool lasting = false;                // another run may follow there: dialled after a goodbye, too
   std::weak_ptr<Link> link;            // the link it led to
   io::TimePoint duplicate_since{};     // when a peer first said that our id is taken
   std::string refusal;                 // why the last attempt failed, if it was refused

@@ -280,7 +280,7 @@ Status Inbound::on_topic(std::span<const std::byte> content) {
 
 Status Inbound::on_control(const FrameHeader& header, std::span<const std::byte> content) {
   switch (header.kind) {
-    case Kind::kPing: return {};
+    case Kind::kPing: control_.on_ping(header.flags); return {};
     case Kind::kAck:
       if (content.size() != 8) return make_status(Code::kInvalid, "an ACK of the wrong size");
       return control_.on_ack(header.sequence, read_at<std::uint64_t>(content.data()));

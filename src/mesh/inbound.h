@@ -65,6 +65,7 @@ class Inbound final : public FrameReader::Handler {
     virtual void on_roles(std::vector<std::string> roles) = 0;
     virtual void on_labels(std::vector<std::string> labels) = 0;  // instead of the last ones
     virtual void on_bye(bool clean, std::string reason) = 0;
+    virtual void on_ping(std::uint8_t /*flags*/) {}
     virtual void on_gap(std::uint64_t events) = 0;
   };
 

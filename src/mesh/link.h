@@ -9,6 +9,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -47,10 +49,28 @@ struct Outbound {
 
   io::TimePoint disconnected_at{};  // when the last connection ended
   bool lost = false;                // emits no longer wait
+  bool dead = false;                // its process was seen to end
   bool left = false;                // said goodbye, or replaced: nothing is queued any more
   std::uint64_t gap = 0;            // events dropped instead of queued, not yet told
   io::TimePoint last_written{};
-  io::TimePoint oldest_since{};  // when the log last was empty, for queue ages
+  io::TimePoint oldest_since{};  // when the log last was empty or got shorter, for queue ages
+  io::TimePoint progress_at{};   // and when the peer last acknowledged or granted something
+  std::uint64_t paced_at = 0;    // `sent` when an emitter last waited for the socket in vain
+  bool parting = false;          // BYE goes out behind the log, and then nothing more
+  bool said_bye = false;
+
+  // Callbacks of ours that wait for room, and whether the peer has said that some of its do.
+  int callbacks_waiting = 0;
+  bool peer_waits = false;
+
+  // At a hub that relays: what the log holds of each other leaf, and in which order.
+  struct Relayed {
+    std::uint64_t last_sequence;
+    int source;
+    std::uint64_t bytes;
+  };
+  std::deque<Relayed> relayed;
+  std::map<int, std::uint64_t> relayed_from;  // bytes by node id
 
   std::uint64_t events_sent = 0;
   std::uint64_t events_received = 0;

@@ -30,11 +30,15 @@ constexpr std::uint64_t kBusySends = 16;
 constexpr auto kFlushEvery = std::chrono::microseconds(100);
 
 // An emitter that is this far ahead of the socket waits for it: what is written while it is still
-// in the cache costs half. Only what a peer cannot take at all fills the queue to its bound.
+// in the cache costs half. It does not wait for one that takes nothing: that fills the queue to its
+// bound.
 constexpr std::size_t kAhead = 4 << 20;
-constexpr auto kAheadWait = std::chrono::milliseconds(50);
+constexpr auto kAheadWait = std::chrono::microseconds(500);
 
-constexpr auto kAwayAtEnd = std::chrono::seconds(1);
+// Callbacks of two nodes that wait for each other so long, and nothing moves: none ever will.
+constexpr auto kEachOther = std::chrono::seconds(1);
+// How often a callback that waits looks whether that is so.
+constexpr auto kLook = std::chrono::milliseconds(100);
 
 // How often a node that waits for its peers says for whom.
 constexpr auto kWaitLine = std::chrono::seconds(10);
@@ -83,7 +87,7 @@ Node::Node(io::Reactor& reactor, NodeOptions options, OnPeerChange on_change)
       routes_(options_.queue_bytes, options_.trace) {}
 
 Node::~Node() {
-  close(std::chrono::milliseconds(0));
+  close({.total = std::chrono::milliseconds(0)});
 }
 
 bool Node::joined() const {
@@ -321,7 +325,7 @@ Status Node::queue(Lock& lock, const LinkPtr& link, OutTopic& topic, OutEvent& e
 void Node::append(Link& link, OutTopic& topic, OutEvent& event, bool droppable) {
   Outbound& out = link.out;
   const std::size_t before = out.log.bytes();
-  if (before == 0) out.oldest_since = reactor_.now();
+  if (before == 0) out.oldest_since = out.progress_at = reactor_.now();
   if (out.gap > 0) out.log.append_gap(std::exchange(out.gap, 0));
   event.topic_id = topic.id;
   if (topic.id != 0) {
@@ -332,20 +336,31 @@ void Node::append(Link& link, OutTopic& topic, OutEvent& event, bool droppable) 
     }
   }
   out.log.append_event(event, droppable);
-  queued_bytes_ += out.log.bytes() - before;
+  count_queued(out, before);
   ++out.events_sent;
   ++topic.sent;
 }
 
+void Node::append_gap(Outbound& out) {
+  const std::size_t before = out.log.bytes();
+  if (before == 0) out.oldest_since = out.progress_at = reactor_.now();
+  out.log.append_gap(std::exchange(out.gap, 0));
+  count_queued(out, before);
+}
+
 void Node::stay_close(Lock& lock, const LinkPtr& link) {
-  const Outbound& out = link->out;
+  Outbound& out = link->out;
   if (out.stream == nullptr || event::LoopCore::on_loop_thread()) return;
   write_some(lock, link);
+  // Without credit, or if nothing has gone out since somebody waited in vain, the socket is stuck.
+  if (out.sent >= out.credit || out.sent == out.paced_at) return;
+  const std::uint64_t sent = out.sent;
   ++waiting_;
   changed_.wait_for(lock, kAheadWait, [&] {
     return out.log.unsent_bytes() <= kAhead / 2 || out.stream == nullptr || closing_;
   });
   --waiting_;
+  if (out.sent == sent) out.paced_at = sent;
 }
 
 bool Node::takes(const Link& link, std::size_t bytes) {
@@ -357,66 +372,117 @@ bool Node::is_full(const Link& link, std::size_t bytes) const {
   if (mine == 0) return false;  // one message always fits
   // A callback may go beyond its peer's queue, up to the memory of the process: were it to wait
   // while the peer's callback waits for us, neither would ever read again.
+  if (link.out.lost) return mine + bytes > options_.queue_bytes;  // nobody waits for it
   const std::size_t limit =
       event::LoopCore::on_loop_thread() ? options_.memory_bytes : options_.queue_bytes;
   return mine + bytes > limit || queued_bytes_ + bytes > options_.memory_bytes;
+}
+
+// For the policies that drop: what is older goes first, of the same name or of any. What was sent
+// already cannot be replaced: then it is the event itself that goes.
+bool Node::make_space_by_dropping(Link& link, OutTopic& topic, std::size_t bytes, Policy policy) {
+  Outbound& out = link.out;
+  const std::size_t before = out.log.bytes();
+  std::size_t events = 0;
+  if (policy == Policy::kLatestOnly) {
+    events = out.log.drop_unsent(topic.name, false);
+    count_queued(out, before);
+  }
+  for (std::size_t length = out.log.bytes(); is_full(link, bytes); length = out.log.bytes()) {
+    if (out.log.drop_unsent(topic.name, true) == 0) break;
+    count_queued(out, length);
+    ++events;
+  }
+  out.dropped += events;
+  topic.dropped += events;
+  for (std::size_t length = out.log.bytes(); is_full(link, bytes); length = out.log.bytes()) {
+    const auto other = out.log.drop_oldest();
+    if (!other) return false;
+    count_queued(out, length);
+    ++out.dropped;
+    if (const auto found = topics_.find(*other); found != topics_.end()) ++found->second->dropped;
+  }
+  return true;
 }
 
 // Ok(true): there is room. Ok(false): this event is dropped (and counted). Waits under kBlock.
 Result<bool> Node::make_space(Lock& lock, const LinkPtr& link, OutTopic& topic, std::size_t bytes,
                               Policy policy) {
   Outbound& out = link->out;
-  const auto count_dropped = [&](std::size_t events) {
-    out.dropped += events;
-    topic.dropped += events;
-  };
-  const auto drop_queued = [&](bool only_oldest) {
-    const std::size_t before = out.log.bytes();
-    const std::size_t events = out.log.drop_unsent(topic.name, only_oldest);
-    queued_bytes_ -= before - out.log.bytes();
-    count_dropped(events);
-    return events;
-  };
-  if (policy == Policy::kLatestOnly) {
-    drop_queued(false);
-    return true;  // one of each name may go beyond the bound
-  }
-  if (policy == Policy::kDropOldest) {
-    // What was sent already cannot be replaced: then one of each name goes beyond the bound.
-    while (is_full(*link, bytes) && drop_queued(true) > 0) {
+  const bool may_drop = policy == Policy::kLatestOnly || policy == Policy::kDropOldest;
+  if (may_drop && make_space_by_dropping(*link, topic, bytes, policy)) return true;
+  if (!may_drop) {
+    if (!is_full(*link, bytes)) return true;
+    if (!out.lost && policy == Policy::kError) {
+      return failure(Code::kWouldBlock, "event '{}': the queue to node {} is full ({} bytes)",
+                     topic.name, link->peer.node, out.log.bytes());
     }
-    return true;
+    if (Status waited = wait_for_space(lock, link, topic, bytes); !waited.ok()) {
+      return failure(std::move(waited));
+    }
+    if (!out.lost || !is_full(*link, bytes)) return true;
   }
-  if (!is_full(*link, bytes)) return true;
-  if (out.lost) {
-    count_dropped(1);
-    ++out.gap;
-    return false;
-  }
-  if (policy == Policy::kError) {
-    return failure(Code::kWouldBlock, "event '{}': the queue to node {} is full ({} bytes)",
-                   topic.name, link->peer.node, out.log.bytes());
-  }
+  ++out.dropped;
+  ++topic.dropped;
+  ++out.gap;
+  return false;
+}
+
+// Until there is room, or nobody waits for the peer any more.
+Status Node::wait_for_space(Lock& lock, const LinkPtr& link, const OutTopic& topic,
+                            std::size_t bytes) {
+  Outbound& out = link->out;
+  const auto in_the_way = [&] {
+    return is_full(*link, bytes) && !out.lost && !out.left && !closing_;
+  };
+  if (!in_the_way()) return {};
+  using Clock = std::chrono::steady_clock;
+  const bool in_callback = event::LoopCore::on_loop_thread();
   const auto deadline = deadline_after(options_.send_timeout);
-  while (is_full(*link, bytes) && !out.lost && !out.left && !closing_) {
+  if (in_callback && ++out.callbacks_waiting == 1) say_whether_waiting(lock, link);
+  Status status;
+  while (in_the_way()) {
     request_flush();
     ++waiting_;
-    const auto woken = changed_.wait_until(lock, deadline);
+    changed_.wait_until(lock, in_callback ? std::min(deadline, Clock::now() + kLook) : deadline);
     --waiting_;
-    if (woken == std::cv_status::timeout && is_full(*link, bytes) && !out.lost && !out.left) {
-      return failure(Code::kTimeout,
-                     "event '{}': node {} took nothing for {:.1f} s, {} bytes wait for it; is its "
-                     "callback blocked? (send_timeout)",
-                     topic.name, link->peer.node,
-                     std::chrono::duration<double>(options_.send_timeout).count(), out.log.bytes());
+    if (!in_the_way()) break;
+    if (in_callback && wait_for_each_other(*link)) {
+      status = make_status(Code::kTimeout,
+                           "event '{}': callbacks of node {} and node {} wait for each other, {} "
+                           "bytes from here; each emits more to the other than memory_bytes ({}) "
+                           "before it takes anything: emit less, or outside of callbacks",
+                           topic.name, options_.self.node, link->peer.node, out.log.bytes(),
+                           options_.memory_bytes);
+      break;
     }
+    if (Clock::now() < deadline) continue;
+    status =
+        make_status(Code::kTimeout,
+                    "event '{}': node {} took nothing for {:.1f} s, {} bytes wait for it; is its "
+                    "callback blocked? (send_timeout)",
+                    topic.name, link->peer.node,
+                    std::chrono::duration<double>(options_.send_timeout).count(), out.log.bytes());
+    break;
   }
-  if (out.lost && is_full(*link, bytes)) {
-    count_dropped(1);
-    ++out.gap;
-    return false;
-  }
-  return true;
+  if (in_callback && --out.callbacks_waiting == 0) say_whether_waiting(lock, link);
+  return status;
+}
+
+void Node::say_whether_waiting(Lock& lock, const LinkPtr& link) {
+  Outbound& out = link->out;
+  if (out.stream == nullptr) return;
+  add_control(out, Kind::kPing, out.callbacks_waiting > 0 ? kFlagWaiting : kFlagWaitingNoMore, 0,
+              {});
+  write_some(lock, link);
+}
+
+// A callback of the peer waits for us, one of ours for it, it has all that it grants, and nothing
+// moves. One of the two gives up; then the other one goes on.
+bool Node::wait_for_each_other(const Link& link) const {
+  const Outbound& out = link.out;
+  return out.peer_waits && out.stream != nullptr && out.sent >= out.credit &&
+         options_.self.node < link.peer.node && reactor_.now() - out.progress_at >= kEachOther;
 }
 
 // Whether nobody has sent for a while. Looked at by every send that finds no flush under way.
@@ -523,13 +589,16 @@ void Node::announce_labels(std::set<std::string> labels) {
 }
 
 bool Node::flushed() const {
-  const auto now = reactor_.now();
-  return std::ranges::all_of(link_list_, [&](const LinkPtr& link) {
-    const Outbound& out = link->out;
-    // A node that ends does not wait for a peer that has been away this long, dead most likely.
-    const bool away = closing_ && out.stream == nullptr && now - out.disconnected_at > kAwayAtEnd;
-    return out.lost || away || out.log.all_acknowledged();
+  return std::ranges::all_of(link_list_, [](const LinkPtr& link) {
+    return link->out.lost || link->out.log.all_acknowledged();
   });
+}
+
+// Whether a node that ends, and has waited since then, waits no longer for this peer.
+bool Node::settled(const Outbound& out, io::TimePoint since,
+                   std::chrono::milliseconds silence) const {
+  if (out.lost || out.log.all_acknowledged()) return true;
+  return reactor_.now() - std::max(out.progress_at, since) >= silence;
 }
 
 void Node::wake_waiters() const {
@@ -547,6 +616,27 @@ bool Node::flush(std::chrono::milliseconds deadline, const std::stop_token& stop
   ++waiting_;
   changed_.wait_until(lock, deadline_after(deadline), over);
   --waiting_;
+  return flushed();
+}
+
+bool Node::flush(const EndLimits& limits) {
+  const std::stop_callback wake(limits.hurry, [this] { wake_waiters(); });
+  Lock lock(mutex_);
+  request_flush();
+  const auto since = reactor_.now();
+  auto deadline = deadline_after(limits.total);
+  bool hurried = false;
+  while (!closed_ && !std::ranges::all_of(link_list_, [&](const LinkPtr& link) {
+    return settled(link->out, since, limits.silence);
+  })) {
+    if (limits.hurry.stop_requested() && !std::exchange(hurried, true)) {
+      deadline = std::min(deadline, deadline_after(limits.hurried));
+    }
+    ++waiting_;
+    const auto woken = changed_.wait_until(lock, deadline);  // tick() wakes it, too
+    --waiting_;
+    if (woken == std::cv_status::timeout) break;
+  }
   return flushed();
 }
 
@@ -586,6 +676,7 @@ NodeStats Node::stats() const {
   all.held = routes_.held();
   const Lock lock(mutex_);
   all.undelivered = undelivered_;
+  all.gaps = gaps_of_past_;
   const auto now = reactor_.now();
   std::map<std::string, TopicStats> topics;
   for (const auto& [name, topic] : topics_) {
@@ -608,6 +699,7 @@ NodeStats Node::stats() const {
     row.dropped = out.dropped;
     row.lost = out.undelivered;
     row.gaps = out.gaps_told;
+    all.gaps += out.gaps_told;
     row.refused = out.refused;
     row.reconnects = out.reconnects;
     row.queued_bytes = out.log.bytes();
@@ -620,20 +712,39 @@ NodeStats Node::stats() const {
   return all;
 }
 
-void Node::close(std::chrono::milliseconds deadline) {
+void Node::welcome_newcomers(bool welcome) {
+  const Lock lock(mutex_);
+  welcoming_ = welcome;
+}
+
+std::vector<GivenUp> Node::close(const EndLimits& limits) {
   {
     const Lock lock(mutex_);
-    if (std::exchange(closing_, true)) return;
+    if (std::exchange(closing_, true)) return {};
     changed_.notify_all();
   }
-  if (deadline.count() > 0 && !flush(deadline)) {
-    log::warning("closing with unacknowledged events after {} ms", deadline.count());
+  const bool politely = limits.total.count() > 0;
+  if (politely) flush(limits);
+  std::vector<GivenUp> given_up;
+  {
+    const Lock lock(mutex_);
+    for (const LinkPtr& link : link_list_) {
+      const Outbound& out = link->out;
+      const std::uint64_t events = out.log.unacknowledged_events();
+      if (politely && events > 0) {
+        given_up.push_back({link->peer.node, events, out.lost, out.dead});
+      }
+    }
   }
-  reactor_.run_on_loop([this, deadline] { say_goodbye(deadline.count() > 0); });
-  if (deadline.count() > 0) {  // let the peers close first, so that nothing on the wire is cut off
+  for (const GivenUp& peer : given_up) {
+    log::warning("closing with {} events that node {} has not acknowledged{}", peer.events,
+                 peer.node, peer.lost ? ": it is lost" : "");
+  }
+  reactor_.run_on_loop([this, politely] { say_goodbye(politely); });
+  if (politely) {  // let the peers close first, so that nothing on the wire is cut off
     Lock lock(mutex_);
     ++waiting_;
-    changed_.wait_for(lock, std::min(deadline, std::chrono::milliseconds(1'000)),
+    changed_.wait_for(lock, std::min(limits.total, std::chrono::milliseconds(1'000)),
                       [this] { return open_connections_ == 0; });
     --waiting_;
   }
@@ -641,6 +752,7 @@ void Node::close(std::chrono::milliseconds deadline) {
   const Lock lock(mutex_);
   closed_ = true;
   changed_.notify_all();
+  return given_up;
 }
 
 }  // namespace divisi::mesh

@@ -4,7 +4,7 @@
 //   node->join();                                           // blocks until the known links are up
 //   node->subscribe("task.greeting", "greeting", loop);
 //   node->send("task.greeting", payload, {});
-//   node->close(5s);                                        // flushes, says goodbye
+//   node->close(EndLimits());                                // flushes, says goodbye
 //
 // Guarantees: docs/guarantees.md. Threads: every public member may be called from any thread but
 // the loop's own; those that say "blocks" never from a callback of the reactor. One lock (`mutex_`)
@@ -39,7 +39,7 @@ class Node {
   // `on_change` runs on the loop.
   static Result<std::unique_ptr<Node>> start(io::Reactor& reactor, NodeOptions options,
                                              OnPeerChange on_change);
-  ~Node();  // as close(0)
+  ~Node();  // as close(0ms)
 
   // Where this node listens, with the real port; empty if nowhere.
   std::string address() const { return address_; }
@@ -85,11 +85,19 @@ class Node {
   bool flush(std::chrono::milliseconds deadline, const std::stop_token& stop = {});
   bool flushed() const;
 
-  // Blocks: refuses new sends, flushes, says goodbye, closes. Called again it does nothing.
-  void close(std::chrono::milliseconds deadline);
+  // Blocks as flush(), but for as long as acknowledgements advance.
+  bool flush(const EndLimits& limits);
+
+  // Whether new peers may link; those that are linked may come back in any case. They may at first.
+  void welcome_newcomers(bool welcome);
+
+  // Blocks: refuses new sends, flushes, says goodbye, closes. A peer that is given up hears of the
+  // gap before the goodbye. Returns those with unacknowledged events; called again it does nothing.
+  std::vector<GivenUp> close(const EndLimits& limits);
+  std::vector<GivenUp> close(std::chrono::milliseconds total) { return close({.total = total}); }
 
   // The launcher saw that process end: do not wait for its heartbeat. `for_good`: it listened there
-  // and will not be started again, so that join() does not wait for it either.
+  // and will not be started again, so that nobody waits for it or keeps anything for it.
   void peer_died(int node, std::optional<io::Address> for_good = {});
 
   // --- a job whose nodes come and go (node_members.cc); loop only ---
@@ -143,6 +151,16 @@ class Node {
   Status queue(Lock& lock, const LinkPtr& link, OutTopic& topic, OutEvent& event, std::size_t bytes,
                Policy policy);
   void append(Link& link, OutTopic& topic, OutEvent& event, bool droppable);
+  void append_gap(Outbound& out);
+  Status wait_for_space(Lock& lock, const LinkPtr& link, const OutTopic& topic, std::size_t bytes);
+  bool make_space_by_dropping(Link& link, OutTopic& topic, std::size_t bytes, Policy policy);
+  void say_whether_waiting(Lock& lock, const LinkPtr& link);
+  bool wait_for_each_other(const Link& link) const;
+  // After the log of a link got longer or shorter: what is kept for the lost counts for them alone.
+  void count_queued(const Outbound& out, std::size_t before) {
+    if (!out.lost && !out.left) queued_bytes_ += out.log.bytes() - before;
+  }
+  bool settled(const Outbound& out, io::TimePoint since, std::chrono::milliseconds silence) const;
   Result<bool> make_space(Lock& lock, const LinkPtr& link, OutTopic& topic, std::size_t bytes,
                           Policy policy);
   static bool takes(const Link& link, std::size_t bytes);
@@ -203,6 +221,9 @@ class Node {
   void tick();
   void tell(PeerChange change, const Link& link);
   void say_goodbye(bool politely);
+  void part(Lock& lock, const LinkPtr& link);
+  void linger_when_written(Lock& lock, const LinkPtr& link);
+  void link_of_dead_process(const LinkPtr& link);
   void stop_on_loop();
 
   // node_receive.cc: loop only.
@@ -211,14 +232,10 @@ class Node {
   void relay(const LinkPtr& from, const Received& events);
   void open_relay(Lock& lock);  // mutex_ held
   void grant_after_relay(Lock& lock, const LinkPtr& acknowledged_by);
-  struct Backlog {  // the largest log of a hub that relays, whose it is, and the next one
-    std::uint64_t largest = 0;
-    std::uint64_t second = 0;
-    const Link* of = nullptr;
-  };
-  Backlog relay_backlog() const;                          // mutex_ held
-  void update_grant(Link& link, const Backlog& backlog);  // mutex_ held
-  void update_grant(Link& link) { update_grant(link, relay_backlog()); }
+  void note_relayed(Outbound& out, int source, std::size_t bytes);  // mutex_ held
+  std::set<int> take_relayed(Outbound& out) const;                  // mutex_ held
+  std::uint64_t relay_backlog(const Link& source) const;            // mutex_ held
+  void update_grant(Link& link);                                    // mutex_ held
   void schedule_ack(const LinkPtr& link);
   std::uint64_t least_window() const;
   std::uint64_t window() const;  // mutex_ held
@@ -244,13 +261,15 @@ class Node {
   OutTopic* last_topic_ = nullptr;  // into topics_: most emits repeat the name of the one before
   std::unordered_map<std::string, std::uint64_t> topics_received_;
   std::uint32_t next_topic_ = 1;
-  std::size_t queued_bytes_ = 0;   // of all links
-  std::uint64_t undelivered_ = 0;  // events for incarnations that ended
-  mutable int waiting_ = 0;        // threads in changed_.wait
+  std::size_t queued_bytes_ = 0;    // of all links that are not lost
+  std::uint64_t undelivered_ = 0;   // events for incarnations that ended
+  std::uint64_t gaps_of_past_ = 0;  // told by them
+  mutable int waiting_ = 0;         // threads in changed_.wait
   bool flush_requested_ = false;
   io::TimePoint last_send_{};
   std::uint64_t sends_ = 0;
   std::uint64_t sends_flushed_ = 0;
+  bool welcoming_ = true;
   bool closing_ = false;
   bool closed_ = false;
   bool is_ready_ = false;
@@ -277,7 +296,8 @@ class Node {
   std::unique_ptr<io::Timer> flush_timer_;
   // The news of a death can overtake the dead one's last words, with which its link came up.
   std::set<int> died_unlinked_;
-  std::set<int> dismissed_;  // still connected, see dismiss()
+  std::set<int> died_for_good_;  // whose links, if they had last words, end with them
+  std::set<int> dismissed_;      // still connected, see dismiss()
   std::uint64_t next_connection_ = 1;
   std::uint64_t last_attachment_ = 0;
   std::optional<io::TimePoint> complained_at_;                  // about a stranger

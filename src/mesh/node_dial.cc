@@ -96,6 +96,7 @@ Status Node::start_on_loop() {
     auto address = io::Address::parse(text);
     if (!address) return std::move(address).error();
     dialers_.push_back(std::make_shared<Dialer>(*address));
+    dialers_.back()->lasting = options_.lasting.contains(text);
   }
   for (const auto& dialer : dialers_) dial(dialer);
   tick();
@@ -162,9 +163,12 @@ Handshake::Verdict Node::admit(const Connection& connection, const Identity& pee
   std::uint64_t credit = 0;
   {
     const Lock lock(mutex_);
-    if (closing_) return {RejectCode::kClosing, "the node is about to end", {}};
     credit = window();
     if (const auto found = links_.find(peer.node); found != links_.end()) existing = found->second;
+    const bool is_linked = existing && existing->peer.incarnation == peer.incarnation;
+    if ((closing_ || !welcoming_) && !is_linked) {
+      return {RejectCode::kClosing, "the node is about to end", {}};
+    }
   }
   if (peer.node == options_.self.node) {
     return {RejectCode::kDuplicate,

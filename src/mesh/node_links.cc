@@ -34,13 +34,18 @@ class Node::LinkControl final : public Inbound::Control {
     Lock lock(node_.mutex_);
     Outbound& out = link->out;
     const std::size_t before = out.log.bytes();
+    const std::uint64_t acknowledged = out.log.acknowledged();
     if (!out.log.acknowledge(sequence)) {
       return make_status(Code::kInvalid, "acknowledged event {} of {}", sequence,
                          out.log.last_sequence());
     }
+    if (out.log.acknowledged() > acknowledged) out.oldest_since = node_.reactor_.now();
+    if (out.log.acknowledged() > acknowledged || credit > out.credit) {
+      out.progress_at = node_.reactor_.now();
+    }
     out.credit = std::max(out.credit, credit);
-    node_.queued_bytes_ -= before - out.log.bytes();
-    if (out.log.bytes() > 0 && before != out.log.bytes()) out.oldest_since = node_.reactor_.now();
+    node_.count_queued(out, before);
+    if (out.gap > 0 && !node_.is_full(*link, 0)) node_.append_gap(out);
     if (node_.waiting_ > 0) node_.changed_.notify_all();
     node_.write_some(lock, link);
     node_.grant_after_relay(lock, link);
@@ -79,7 +84,7 @@ class Node::LinkControl final : public Inbound::Control {
     // A sender that drops by policy tells of it again and again.
     if (const auto now = node_.reactor_.now(); now - missed_logged_ >= std::chrono::seconds(1)) {
       missed_logged_ = now;
-      log::warning("node {} dropped {} events for us", link->peer.node, std::exchange(missed_, 0));
+      log_missed();
     }
     const Lock lock(node_.mutex_);
     link->out.gaps_told += events;
@@ -95,6 +100,20 @@ class Node::LinkControl final : public Inbound::Control {
     if (node_.worth_saying(*link, reason)) {
       log::warning("node {} closed the link: {}", link->peer.node, reason);
     }
+  }
+
+  void on_ping(std::uint8_t flags) override {
+    if (flags == 0) return;
+    const auto link = link_.lock();
+    const Lock lock(node_.mutex_);
+    link->out.peer_waits = (flags & kFlagWaiting) != 0;
+    node_.changed_.notify_all();
+  }
+
+  void log_missed() {
+    const auto link = link_.lock();
+    if (!link || missed_ == 0) return;
+    log::warning("node {} dropped {} events for us", link->peer.node, std::exchange(missed_, 0));
   }
 
   bool said_goodbye = false;
@@ -237,7 +256,11 @@ Status Node::resume(const LinkPtr& link, Connection& connection) {
     return make_status(Code::kInvalid, "it has event {}, we have {} to {}", theirs.received,
                        out.log.acknowledged(), out.log.last_sequence());
   }
-  queued_bytes_ -= before - out.log.bytes();
+  count_queued(out, before);
+  if (std::exchange(out.lost, false)) queued_bytes_ += out.log.bytes();
+  out.dead = false;
+  take_relayed(out);
+  out.progress_at = reactor_.now();
   link->acknowledged_then = out.log.acknowledged();
   if (links_.contains(link->peer.node)) {  // not its first connection
     ++out.reconnects;
@@ -248,13 +271,14 @@ Status Node::resume(const LinkPtr& link, Connection& connection) {
   out.waiting_writable = false;
   out.credit = theirs.credit;
   out.sent = 0;
+  out.paced_at = 0;
+  out.peer_waits = false;
   out.ack = link->in.received();
   out.ack_bytes = 0;
   out.grant = out.grant_told = connection.greeting().own_resume().value_or(Resume()).credit;
   out.control.clear();
   out.control_writing = connection.take_unsent();
   out.control_written = 0;
-  out.lost = false;
   // The list of its topics comes anew, perhaps in several frames: until READY, which is behind it,
   // nothing is pruned.
   out.ready = false;
@@ -269,11 +293,10 @@ Status Node::resume(const LinkPtr& link, Connection& connection) {
   // What was consumed since the greeting is told now: perhaps nothing is left to consume.
   update_grant(*link);
   if (out.grant != out.grant_told) add_ack(out);
+  if (out.callbacks_waiting > 0) add_control(out, Kind::kPing, kFlagWaiting, 0, {});
   if (out.gap > 0) {
     log::warning("{} events for node {} were dropped while it was away", out.gap, link->peer.node);
-    const std::size_t without = out.log.bytes();
-    out.log.append_gap(std::exchange(out.gap, 0));
-    queued_bytes_ += out.log.bytes() - without;
+    append_gap(out);
   }
   links_.emplace(link->peer.node, link);
   departed_.erase(link->peer.node);
@@ -359,6 +382,7 @@ void Node::link_broken(const LinkPtr& link, const std::string& reason, bool by_f
     redial_later(dialer);
   }
   if (dismissed_.erase(link->peer.node) > 0) return retire(link, true);
+  if (died_for_good_.contains(link->peer.node)) return link_of_dead_process(link);
   if (died_unlinked_.erase(link->peer.node) > 0) declare_lost(link, kProcessEnded);
 }
 
@@ -415,7 +439,9 @@ void Node::say_why(const LinkPtr& link, const std::string& reason) {
 void Node::declare_lost(const LinkPtr& link, std::string_view why) {
   {
     Lock lock(mutex_);
-    if (link->out.left || std::exchange(link->out.lost, true)) return;
+    if (link->out.left || link->out.lost) return;
+    queued_bytes_ -= link->out.log.bytes();
+    link->out.lost = true;
     changed_.notify_all();
     grant_after_relay(lock, link);
   }
@@ -427,14 +453,16 @@ void Node::declare_lost(const LinkPtr& link, std::string_view why) {
 void Node::retire(const LinkPtr& link, bool said_goodbye) {
   detach(link, "retired");
   link->gauge->stop_telling();
+  static_cast<LinkControl*>(link->hears)->log_missed();
   std::uint64_t events = 0;
   {
     Lock lock(mutex_);
     Outbound& out = link->out;
+    if (!out.lost) queued_bytes_ -= out.log.bytes();
     out.left = true;
     events = out.log.unacknowledged_events();
     out.undelivered += events;
-    queued_bytes_ -= out.log.bytes();
+    gaps_of_past_ += out.gaps_told;
     const auto found = links_.find(link->peer.node);
     if (found != links_.end() && found->second == link) links_.erase(found);
     if (said_goodbye) departed_.insert(link->peer.node);
@@ -450,8 +478,9 @@ void Node::retire(const LinkPtr& link, bool said_goodbye) {
   if (said_goodbye) {
     for (const auto& dialer : dialers_) {
       if (dialer->link.lock() != link) continue;
-      // A successor of the same name in the same place would change nothing in the job's list.
-      if (dialer->listed) {
+      // A successor of the same name in the same place would change nothing in the job's list; and
+      // where the user told us to attach, the next run may begin.
+      if (dialer->listed || dialer->lasting) {
         redial_later(dialer);
       } else {
         dialer->unneeded = true;
@@ -469,12 +498,37 @@ void Node::peer_died(int node, std::optional<io::Address> for_good) {
       const Lock lock(mutex_);
       if (const auto found = links_.find(node); found != links_.end()) link = found->second;
     }
-    if (!link && for_good) return dismiss({node, *for_good, std::nullopt, false});
+    if (for_good) {
+      died_for_good_.insert(node);
+      if (!link) return dismiss({node, *for_good, std::nullopt, false});
+      return link_of_dead_process(link);
+    }
     if (!link) died_unlinked_.insert(node);
-    if (!link || link->out.lost) return;
+    if (!link) return;
+    {
+      const Lock lock(mutex_);
+      link->out.dead = true;
+    }
     if (link->connection) link_broken(link, std::string(kProcessEnded));
     declare_lost(link, kProcessEnded);
   });
+}
+
+// Nothing is kept for it, and nobody dials it or waits for it.
+void Node::link_of_dead_process(const LinkPtr& link) {
+  detach(link, std::string(kProcessEnded));
+  declare_lost(link, kProcessEnded);
+  for (const auto& dialer : dialers_) {
+    if (dialer->link.lock() != link) continue;
+    dialer->unneeded = true;
+    dialer->pending.reset();
+    dialer_joined(dialer);
+  }
+  retire(link, false);
+  Lock lock(mutex_);
+  departed_.insert(link->peer.node);
+  open_relay(lock);
+  changed_.notify_all();
 }
 
 void Node::tick() {
@@ -484,7 +538,7 @@ void Node::tick() {
   {
     const Lock lock(mutex_);
     links = link_list_;
-    if (closing_) changed_.notify_all();  // flushed() depends on the time
+    if (waiting_ > 0) changed_.notify_all();  // how long one waits may depend on a peer's silence
   }
   for (const LinkPtr& link : links) {
     const bool silent = now - link->last_heard > options_.lost_after;
@@ -498,6 +552,9 @@ void Node::tick() {
     if (now - link->attached_at > options_.lost_after) died_unlinked_.erase(link->peer.node);
     Lock lock(mutex_);
     if (now - link->out.last_written >= options_.heartbeat) {
+      // What a slow listener has taken since: a sender that ends waits for such news.
+      update_grant(*link);
+      if (link->out.grant != link->out.grant_told) add_ack(link->out);
       add_control(link->out, Kind::kPing, 0, 0, {});
       write_some(lock, link);
     }
@@ -527,14 +584,50 @@ void Node::say_goodbye(bool politely) {
   const std::vector<LinkPtr> links = link_list_;
   for (const LinkPtr& link : links) {
     if (!politely || link->out.stream == nullptr) continue;
-    add_control(link->out, Kind::kBye, 0, 0, {});
-    write_some(lock, link);
     ++open_connections_;
     ending_.push_back(link->connection);
-    lock.unlock();
-    link->connection->linger();
-    lock.lock();
+    part(lock, link);
   }
+}
+
+// The goodbye, and before it how much of what was sent will not come.
+void Node::part(Lock& lock, const LinkPtr& link) {
+  Outbound& out = link->out;
+  while (out.writing) {  // an emitter that was inside when the node closed
+    ++waiting_;
+    changed_.wait(lock);
+    --waiting_;
+  }
+  const std::size_t before = out.log.bytes();
+  const OutLog::CutOff cut = out.log.cut_unsent();
+  count_queued(out, before);
+  out.gap += cut.events + cut.dropped;
+  if (out.gap > 0) append_gap(out);
+  // It may go beyond the credit, as a frame that passes the limit may.
+  out.credit = std::max(out.credit, out.sent + out.log.unsent_bytes());
+  out.parting = true;
+  write_some(lock, link);
+  linger_when_written(lock, link);
+}
+
+// Once the log has gone out the goodbye follows, and with it the end of what we write.
+void Node::linger_when_written(Lock& lock, const LinkPtr& link) {
+  Outbound& out = link->out;
+  const auto is_written = [&] {
+    return out.log.unsent_bytes() == 0 && out.control.empty() &&
+           out.control_written == out.control_writing.size();
+  };
+  if (!out.parting || !link->connection || out.stream == nullptr) return;
+  if (out.log.unsent_bytes() == 0 && !std::exchange(out.said_bye, true)) {
+    add_control(out, Kind::kBye, 0, 0, {});
+    write_some(lock, link);
+  }
+  if (!out.said_bye || !is_written()) return;
+  out.parting = false;
+  const auto connection = link->connection;
+  lock.unlock();
+  connection->linger();
+  lock.lock();
 }
 
 void Node::stop_on_loop() {

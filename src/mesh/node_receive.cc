@@ -21,6 +21,9 @@ constexpr std::uint64_t kAckBytes = 512 * 1024;
 constexpr std::uint64_t kLeastWindow = 1 << 20;
 constexpr std::uint64_t kLeastRelayWindow = 64 * 1024;
 
+// What a leaf sent to another is taken off its account in steps of this size.
+constexpr std::uint64_t kRelayStep = 8 * 1024;
+
 // What a peer may send beyond its credit: the frame that passes the limit, and the padding before.
 constexpr std::uint64_t kOneFrame = kHeaderBytes + 8 + kChunkBytes + kBufferAlignment;
 
@@ -96,7 +99,8 @@ Status Node::received(const LinkPtr& link) {
 }
 
 // A hub's part: the events of one leaf for the others. Never waits; the credit of the leaf that
-// sends shrinks by what the others have not taken yet (update_grant). What a lost leaf would get
+// sends shrinks by what of its own the others have not taken yet (update_grant), so that a slow one
+// holds up only those who send to it. What a lost leaf would get
 // beyond its bound is dropped, as an emit of our own is: nobody waits for it. So is what a leaf
 // does not take at all: its sender is not here to be told.
 void Node::relay(const LinkPtr& from, const Received& events) {
@@ -127,7 +131,9 @@ void Node::relay(const LinkPtr& from, const Received& events) {
         ++link->out.gap;
         ++topic.dropped;
       } else {
+        const std::size_t before = link->out.log.bytes();
         append(*link, topic, out, false);
+        note_relayed(link->out, from->peer.node, link->out.log.bytes() - before);
       }
     }
   }
@@ -149,13 +155,44 @@ void Node::open_relay(Lock& lock) {
   }
 }
 
-// A leaf has taken something, or nobody waits for it any more: the others may send again.
+void Node::note_relayed(Outbound& out, int source, std::size_t bytes) {
+  out.relayed_from[source] += bytes;
+  auto& runs = out.relayed;
+  if (!runs.empty() && runs.back().source == source && runs.back().bytes < kRelayStep) {
+    runs.back().bytes += bytes;
+    runs.back().last_sequence = out.log.last_sequence();
+  } else {
+    runs.push_back({out.log.last_sequence(), source, bytes});
+  }
+}
+
+// Forgets what the leaf has taken. Returns from whom it was. Numbers can shrink when dropped events
+// are left out of the log, but not below what is acknowledged at the end.
+std::set<int> Node::take_relayed(Outbound& out) const {
+  std::set<int> sources;
+  const bool all = out.log.all_acknowledged();
+  while (!out.relayed.empty() &&
+         (all || out.relayed.front().last_sequence <= out.log.acknowledged())) {
+    const auto& run = out.relayed.front();
+    const auto found = out.relayed_from.find(run.source);
+    found->second -= run.bytes;
+    if (found->second == 0) out.relayed_from.erase(found);
+    sources.insert(run.source);
+    out.relayed.pop_front();
+  }
+  return sources;
+}
+
+// A leaf has taken something, or nobody waits for it any more: those who sent it may send again.
 void Node::grant_after_relay(Lock& lock, const LinkPtr& acknowledged_by) {
   if (!options_.relay) return;
-  const Backlog backlog = relay_backlog();
+  const Outbound& taker = acknowledged_by->out;
+  const bool counts = !taker.lost && !taker.left;
+  const std::set<int> sources = take_relayed(acknowledged_by->out);
   for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
     if (link == acknowledged_by || !link->connection) continue;
-    update_grant(*link, backlog);
+    if (counts && !sources.contains(link->peer.node)) continue;
+    update_grant(*link);
     if (link->out.grant - link->out.grant_told < window() / 4) continue;
     add_ack(link->out);
     write_some(lock, link);
@@ -203,27 +240,23 @@ std::uint64_t Node::window() const {
   return std::clamp<std::uint64_t>(share, least_window(), options_.queue_bytes);
 }
 
-// Without the lost: nobody waits for them.
-Node::Backlog Node::relay_backlog() const {
-  Backlog backlog;
-  if (!options_.relay) return backlog;
+// The most that another leaf has not yet taken of what this one sent. Without the lost: nobody
+// waits for them.
+std::uint64_t Node::relay_backlog(const Link& source) const {
+  std::uint64_t most = 0;
+  if (!options_.relay) return most;
   for (const LinkPtr& link : link_list_) {
-    const std::uint64_t bytes = link->out.lost ? 0 : link->out.log.bytes();
-    if (bytes > backlog.largest) {
-      backlog.second = std::exchange(backlog.largest, bytes);
-      backlog.of = link.get();
-    } else {
-      backlog.second = std::max(backlog.second, bytes);
-    }
+    if (link.get() == &source || link->out.lost) continue;
+    const auto found = link->out.relayed_from.find(source.peer.node);
+    if (found != link->out.relayed_from.end()) most = std::max(most, found->second);
   }
-  return backlog;
+  return most;
 }
 
-void Node::update_grant(Link& link, const Backlog& backlog) {
+void Node::update_grant(Link& link) {
   const std::uint64_t room = window();
   // What waits at a hub for the slowest other leaf counts as not consumed.
-  const std::uint64_t waiting = backlog.of == &link ? backlog.second : backlog.largest;
-  const std::uint64_t queued = std::max(link.gauge->queued.load(), waiting);
+  const std::uint64_t queued = std::max(link.gauge->queued.load(), relay_backlog(link));
   const std::uint64_t received = link.in.connection_bytes() + link.connection->reader().padding();
   link.out.grant = std::max(link.out.grant, received + room - std::min(room, queued));
 }

@@ -126,7 +126,7 @@ void Node::write_some(Lock& lock, const LinkPtr& link) {
       out.control_written += control;
       const std::size_t before = out.log.bytes();
       out.log.advance(written - control);
-      if (!out.left) queued_bytes_ -= before - out.log.bytes();
+      count_queued(out, before);
       out.sent += written - control;
       continue;
     }
@@ -146,6 +146,7 @@ void Node::write_some(Lock& lock, const LinkPtr& link) {
         if (link->out.connection != connection) return;
         link->out.waiting_writable = false;
         write_some(again, link);
+        if (link->out.parting) linger_when_written(again, link);
       });
     });
     break;

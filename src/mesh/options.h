@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@ struct NodeOptions {
   std::string secret;             // empty: every peer of the job is believed
   std::string listen;             // empty: dials only
   std::vector<std::string> dial;  // peers that must be linked before join() returns
+  std::set<std::string> lasting;  // those of `dial` that are dialled again after their goodbye
 
   // With a tcp address, also on 127.0.0.1 at the same port, where that is free.
   bool listen_on_loopback = false;
@@ -76,6 +78,22 @@ struct PeerPlace {
   bool dial = false;                // from here, not from there
 };
 
+// How long a node that ends waits for its peers.
+struct EndLimits {
+  std::chrono::milliseconds silence{30'000};  // that one acknowledges nothing
+  std::chrono::milliseconds total = std::chrono::milliseconds::max();  // 0: no goodbye either
+  std::stop_token hurry{};                                             // from then on
+  std::chrono::milliseconds hurried{5'000};                            // no longer than this
+};
+
+// What a node that ended had for a peer, unacknowledged.
+struct GivenUp {
+  int node = 0;
+  std::uint64_t events = 0;
+  bool lost = false;
+  bool dead = false;  // its process was seen to end
+};
+
 struct PeerStats {
   int node = 0;
   std::uint64_t sent = 0;      // events queued for the peer
@@ -102,6 +120,7 @@ struct NodeStats {
   std::vector<PeerStats> peers;
   std::vector<TopicStats> topics;
   std::uint64_t undelivered = 0;  // events for processes that ended, also those of `peers`
+  std::uint64_t gaps = 0;         // events that peers dropped for us, also those of `peers`
   std::uint64_t unlistened = 0;   // events that arrived without a listener and were dropped
   std::uint64_t held = 0;         // events that wait for their first listener
 };

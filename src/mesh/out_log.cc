@@ -98,12 +98,9 @@ void OutLog::append_event(const OutEvent& event, bool droppable) {
     end = aligned + buffer.size();
   }
 
-  std::deque<Droppable>* entries = nullptr;
   if (droppable) {
     inline_open_ = false;  // its headers must be alone in their segments
-    entries = &droppable_[std::string(event.topic_name)];
-    while (!entries->empty() && entries->front().sequence <= acknowledged_) entries->pop_front();
-    entries->push_back({next_sequence_, first_segment_ + segments_.size(), 0});
+    begin_droppable(event.topic_name);
   }
   std::size_t left = total;
   for (bool first = true; first || left > 0; first = false) {
@@ -134,8 +131,19 @@ void OutLog::append_event(const OutEvent& event, bool droppable) {
     if (droppable) inline_open_ = false;
   }
   if (droppable) {
-    entries->back().segments = first_segment_ + segments_.size() - entries->back().segment;
+    Droppable& entry = droppable_.at(next_droppable_++);
+    entry.segments = first_segment_ + segments_.size() - entry.segment;
   }
+}
+
+void OutLog::begin_droppable(std::string_view topic) {
+  while (!droppable_.empty() && droppable_.begin()->second.sequence <= acknowledged_) {
+    forget_droppable(droppable_.begin());
+  }
+  auto& [name, entries] = *droppable_topics_.try_emplace(std::string(topic)).first;
+  entries.push_back(next_droppable_);
+  droppable_.emplace(next_droppable_,
+                     Droppable{next_sequence_, first_segment_ + segments_.size(), 0, &name});
 }
 
 void OutLog::append_topic(std::uint32_t id, std::string_view name) {
@@ -214,46 +222,161 @@ void OutLog::append_piece(Buffer bytes, bool reference) {
   note_added(size);
 }
 
-std::size_t OutLog::drop_unsent(std::string_view topic, bool only_oldest) {
-  const auto found = droppable_.find(std::string(topic));
-  if (found == droppable_.end()) return 0;
-  auto& entries = found->second;
+// What was handed out to a writer, or half written, can no longer be changed.
+bool OutLog::is_begun(const Droppable& entry) const {
   const std::uint64_t cursor = first_segment_ + cursor_segment_;
-  // What was handed out to a writer, or half written, can no longer be changed.
-  while (!entries.empty() &&
-         (entries.front().segment < gathered_end_ || entries.front().segment < cursor ||
-          (entries.front().segment == cursor && cursor_offset_ > 0))) {
-    entries.pop_front();
+  return entry.segment < gathered_end_ || entry.segment < cursor ||
+         (entry.segment == cursor && cursor_offset_ > 0);
+}
+
+// The oldest of its topic.
+void OutLog::forget_droppable(Droppables::iterator entry) {
+  const auto topic = droppable_topics_.find(*entry->second.topic);
+  topic->second.pop_front();
+  if (topic->second.empty()) droppable_topics_.erase(topic);
+  droppable_.erase(entry);
+}
+
+// Appends keep their order: those that have begun are the first.
+void OutLog::forget_begun() {
+  while (!droppable_.empty() && is_begun(droppable_.begin()->second)) {
+    forget_droppable(droppable_.begin());
   }
-  std::size_t dropped = 0;
-  while (!entries.empty() && !(only_oldest && dropped == 1)) {
-    const Droppable entry = entries.front();
-    entries.pop_front();
-    for (std::uint64_t n = entry.segment; n < entry.segment + entry.segments; ++n) {
-      Segment& segment = segments_[n - first_segment_];
-      std::size_t kept = 0;
-      if (segment.starts_frame) {
-        std::byte* const at = segment.data.mutable_data() + segment.begin;
-        FrameHeader header = read_header(at);
-        header.flags = kFlagDropped;
-        ++dropped_frames_;
-        header.length = 0;
-        header.buffers = 0;
-        write_header(at, header);
-        kept = kHeaderBytes;
-      }
-      const std::size_t removed = segment.size() - kept;
-      bytes_ -= removed;
-      unsent_bytes_ -= removed;
-      segment.end = segment.begin + kept;
-      if (kept == 0) segment.data = Buffer();
+}
+
+// Leaves the frames without their content.
+void OutLog::empty(const Droppable& entry) {
+  for (std::uint64_t n = entry.segment; n < entry.segment + entry.segments; ++n) {
+    Segment& segment = segments_[n - first_segment_];
+    std::size_t kept = 0;
+    if (segment.starts_frame) {
+      std::byte* const at = segment.data.mutable_data() + segment.begin;
+      FrameHeader header = read_header(at);
+      header.flags = kFlagDropped;
+      ++dropped_frames_;
+      header.length = 0;
+      header.buffers = 0;
+      write_header(at, header);
+      kept = kHeaderBytes;
     }
+    const std::size_t removed = segment.size() - kept;
+    bytes_ -= removed;
+    unsent_bytes_ -= removed;
+    segment.end = segment.begin + kept;
+    if (kept == 0) segment.data = Buffer();
+  }
+}
+
+// Seldom enough that a long log is not walked for each of them.
+void OutLog::compact_if_worth_it() {
+  if (dropped_frames_ > std::max<std::uint64_t>(kMostDropped, unacknowledged() / 4)) compact();
+}
+
+std::size_t OutLog::drop_unsent(std::string_view topic, bool only_oldest) {
+  forget_begun();
+  std::size_t dropped = 0;
+  const std::string name(topic);
+  for (auto found = droppable_topics_.find(name);
+       found != droppable_topics_.end() && !(only_oldest && dropped == 1);
+       found = droppable_topics_.find(name)) {
+    const auto entry = droppable_.find(found->second.front());
+    empty(entry->second);
+    forget_droppable(entry);
     ++dropped;
   }
-  if (entries.empty()) droppable_.erase(found);
-  // Seldom enough that a long log is not walked for each of them.
-  if (dropped_frames_ > std::max<std::uint64_t>(kMostDropped, unacknowledged() / 4)) compact();
+  compact_if_worth_it();
   return dropped;
+}
+
+std::optional<std::string> OutLog::drop_oldest() {
+  forget_begun();
+  if (droppable_.empty()) return std::nullopt;
+  const auto entry = droppable_.begin();
+  std::string topic = *entry->second.topic;
+  empty(entry->second);
+  forget_droppable(entry);
+  compact_if_worth_it();
+  return topic;
+}
+
+// The segment, and the offset in it, of the first frame of which no byte is sent.
+std::pair<std::size_t, std::size_t> OutLog::first_unsent_frame() const {
+  // Behind the frame under the cursor, which starts in the last segment that starts one.
+  std::size_t first = cursor_segment_;
+  while (!segments_[first].starts_frame && first > 0) --first;
+  const Segment& segment = segments_[first];
+  std::size_t at = segment.size();
+  if (segment.starts_frame) {
+    std::size_t before = cursor_offset_;
+    for (std::size_t i = first; i < cursor_segment_; ++i) before += segments_[i].size();
+    const std::byte* const bytes = segment.data.data() + segment.begin;
+    for (at = 0; at < before && at < segment.size();) {
+      const bool pad = static_cast<Kind>(bytes[at]) == Kind::kPad;
+      at += pad ? 1 : kHeaderBytes + read_header(bytes + at).length;
+    }
+  }
+  if (at < segment.size()) return {first, at};
+  ++first;
+  while (first < segments_.size() && !segments_[first].starts_frame) ++first;
+  return {first, 0};
+}
+
+// The u64 of a GAP whose header is there; it may lie in the next segment.
+std::uint64_t OutLog::events_of_gap(std::size_t segment, std::size_t at) const {
+  const Segment* in = &segments_[segment];
+  at += kHeaderBytes;
+  if (at >= in->size()) {
+    in = &segments_[segment + 1];
+    at = 0;
+  }
+  std::uint64_t events = 0;
+  std::memcpy(&events, in->data.data() + in->begin + at, sizeof events);
+  return events;
+}
+
+OutLog::CutOff OutLog::cut_unsent() {
+  CutOff cut;
+  if (cursor_segment_ >= segments_.size()) return cut;
+  auto [first, at] = first_unsent_frame();
+  std::optional<std::uint64_t> next;  // the number that is free then
+  std::size_t removed = 0;
+  for (std::size_t i = first; i < segments_.size(); ++i) {
+    const Segment& segment = segments_[i];
+    const std::byte* const bytes = segment.data.data() + segment.begin;
+    std::size_t n = i == first ? at : 0;
+    removed += segment.size() - n;
+    while (segment.starts_frame && n < segment.size()) {
+      if (static_cast<Kind>(bytes[n]) == Kind::kPad) {
+        ++n;
+        continue;
+      }
+      const FrameHeader header = read_header(bytes + n);
+      const bool is_empty = (header.flags & kFlagDropped) != 0;
+      // The first one may be the rest of a message that has begun.
+      const bool counts = header.kind == Kind::kEvent || (header.kind == Kind::kChunk && !next);
+      if (counts && !is_empty) ++cut.events;
+      if (header.kind == Kind::kEvent && is_empty) ++cut.dropped;
+      if (header.kind == Kind::kGap) cut.dropped += events_of_gap(i, n);
+      if (!next) next = header.sequence;
+      n += kHeaderBytes + header.length;
+    }
+  }
+  if (!next) return cut;
+  if (at > 0) {
+    segments_[first].end = segments_[first].begin + at;
+    segments_[first].last_sequence = *next - 1;
+    ++first;
+  }
+  segments_.resize(first);
+  next_sequence_ = *next;
+  bytes_ -= removed;
+  unsent_bytes_ -= removed;
+  position_ -= removed;
+  inline_open_ = false;
+  droppable_.clear();
+  droppable_topics_.clear();
+  dropped_frames_ = 0;
+  return cut;
 }
 
 // The header of a frame that has a segment for itself.
@@ -295,7 +418,11 @@ void OutLog::compact() {
   std::uint64_t events = 0;
   std::uint64_t sequence = base + 1;  // the GAP takes the first number
   std::deque<Segment> kept;
-  std::unordered_map<std::uint64_t, Droppable> moved;  // by the old number of the segment
+  struct Place {
+    std::uint64_t sequence = 0;
+    std::uint64_t segment = 0;
+  };
+  std::unordered_map<std::uint64_t, Place> moved;  // by the old number of the segment
   for (std::size_t i = first; i < segments_.size(); ++i) {
     Segment& segment = segments_[i];
     if (segment.size() == 0) continue;
@@ -309,7 +436,7 @@ void OutLog::compact() {
       unsent_bytes_ -= segment.size();
       continue;
     }
-    moved[first_segment_ + i] = {sequence, first_segment_ + first + 1 + kept.size(), 0};
+    moved[first_segment_ + i] = {sequence, first_segment_ + first + 1 + kept.size()};
     sequence = renumber(segment, sequence);
     kept.push_back(std::move(segment));
   }
@@ -329,13 +456,11 @@ void OutLog::compact() {
   for (Segment& segment : kept) segments_.push_back(std::move(segment));
   inline_open_ = false;
   next_sequence_ = sequence;
-  for (auto& [topic, entries] : droppable_) {
-    for (Droppable& entry : entries) {
-      const auto found = moved.find(entry.segment);
-      if (found == moved.end()) continue;
-      entry.sequence = found->second.sequence;
-      entry.segment = found->second.segment;
-    }
+  for (auto& [number, entry] : droppable_) {
+    const auto found = moved.find(entry.segment);
+    if (found == moved.end()) continue;
+    entry.sequence = found->second.sequence;
+    entry.segment = found->second.segment;
   }
 }
 
@@ -459,6 +584,7 @@ void OutLog::free_acknowledged() {
     inline_open_ = false;
     block_used_ = 0;  // nobody refers to the block any more: stay where the cache is warm
     droppable_.clear();
+    droppable_topics_.clear();
     dropped_frames_ = 0;
   }
 }
@@ -514,6 +640,7 @@ std::uint64_t OutLog::sent_after(std::uint64_t sequence) const {
 
 std::uint64_t OutLog::unacknowledged_events() const {
   std::uint64_t events = 0;
+  bool is_first = true;
   for (const Segment& segment : segments_) {
     if (!segment.starts_frame) continue;
     const std::byte* const bytes = segment.data.data() + segment.begin;
@@ -523,8 +650,13 @@ std::uint64_t OutLog::unacknowledged_events() const {
         continue;
       }
       const FrameHeader header = read_header(bytes + at);
-      const bool counts = header.kind == Kind::kEvent && (header.flags & kFlagDropped) == 0;
-      if (counts && header.sequence > acknowledged_) ++events;
+      if (header.sequence > acknowledged_) {
+        // The first one may be the rest of a message whose beginning was acknowledged.
+        const bool begins =
+            header.kind == Kind::kEvent || (is_first && header.kind == Kind::kChunk);
+        if (begins && (header.flags & kFlagDropped) == 0) ++events;
+        is_first = false;
+      }
       at += kHeaderBytes + header.length;
     }
   }

@@ -15,12 +15,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <sys/uio.h>
 #include <unordered_map>
+#include <utility>
 
 namespace divisi::mesh {
 
@@ -54,6 +56,15 @@ class OutLog {
   // Their numbers travel on as empty frames, or as a GAP if there are many, so that the receiver
   // knows. Returns how many.
   std::size_t drop_unsent(std::string_view topic, bool only_oldest);
+  // The same for the oldest unsent droppable event of all topics. Returns its topic, or nothing.
+  std::optional<std::string> drop_oldest();
+
+  // Cuts off all that is unsent, but for the rest of a frame that has begun. Nobody may be writing.
+  struct CutOff {
+    std::uint64_t events = 0;   // that will not arrive
+    std::uint64_t dropped = 0;  // events removed before, of which the receiver has not heard
+  };
+  CutOff cut_unsent();
 
   std::size_t bytes() const { return bytes_; }  // kept: unsent and unacknowledged
   std::size_t unsent_bytes() const { return unsent_bytes_; }
@@ -104,7 +115,9 @@ class OutLog {
     std::uint64_t sequence;  // of its first frame
     std::uint64_t segment;   // absolute number of its first segment
     std::uint64_t segments;
+    const std::string* topic;  // a key of droppable_topics_
   };
+  using Droppables = std::map<std::uint64_t, Droppable>;
 
   // Contiguous inline space at the end, at the start of a frame or inside one.
   std::byte* reserve(std::size_t size, bool starts_frame);
@@ -115,6 +128,14 @@ class OutLog {
   void pop_front();
   void free_acknowledged();
   void compact();
+  std::pair<std::size_t, std::size_t> first_unsent_frame() const;
+  std::uint64_t events_of_gap(std::size_t segment, std::size_t at) const;
+  void begin_droppable(std::string_view topic);
+  bool is_begun(const Droppable& entry) const;
+  void forget_droppable(Droppables::iterator entry);
+  void forget_begun();
+  void empty(const Droppable& entry);
+  void compact_if_worth_it();
   static std::optional<FrameHeader> only_frame(const Segment& segment);
   static std::uint64_t renumber(Segment& segment, std::uint64_t next);
   std::size_t walk_to(std::uint64_t sequence, const Segment& segment) const;
@@ -136,7 +157,11 @@ class OutLog {
   std::size_t unsent_bytes_ = 0;
   std::uint64_t position_ = 0;  // bytes ever appended, for alignment
 
-  std::unordered_map<std::string, std::deque<Droppable>> droppable_;
+  // By the order of their appends, and which of them each topic has. Those at the front may have
+  // been sent meanwhile.
+  Droppables droppable_;
+  std::uint64_t next_droppable_ = 0;
+  std::unordered_map<std::string, std::deque<std::uint64_t>> droppable_topics_;
 };
 
 }  // namespace divisi::mesh

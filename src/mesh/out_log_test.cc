@@ -70,6 +70,11 @@ class Model {
     std::memcpy(content.data(), &events, 8);
     frames_.push_back({Kind::kGap, 0, content, 0});
   }
+  // In place of all that is behind `sequence`.
+  void gap_at(std::uint64_t sequence, std::uint64_t events) {
+    frames_.resize(sequence);
+    gap(events);
+  }
   // Returns the number of its first frame.
   std::uint64_t event(const std::string& message, std::uint8_t flags) {
     const std::uint64_t first = frames_.size() + 1;
@@ -106,6 +111,12 @@ class Model {
       RC_ASSERT(frames[i].header.flags == expected.flags);
       RC_ASSERT(frames[i].content == expected.content);
     }
+  }
+  // Whether the frame behind it is the rest of a message.
+  bool goes_on_after(std::uint64_t sequence) const {
+    if (sequence >= frames_.size()) return false;
+    const Expected& next = frames_[sequence];
+    return next.kind == Kind::kChunk && next.flags != kFlagDropped;
   }
   std::uint64_t events_after(std::uint64_t sequence) const {
     std::uint64_t count = 0;
@@ -329,7 +340,9 @@ RC_GTEST_PROP(OutLogProperty, WhatIsWrittenIsWhatWasAppendedThroughAcksDropsAndR
     const auto unsent = std::max(pair.model.acknowledged, pair.arrived()) + 2;
     RC_ASSERT(!pair.log.acknowledge(unsent));
     RC_ASSERT(pair.log.last_sequence() == pair.model.last());
-    RC_ASSERT(pair.log.unacknowledged_events() == pair.model.events_after(pair.model.acknowledged));
+    const std::uint64_t behind = pair.model.acknowledged;
+    RC_ASSERT(pair.log.unacknowledged_events() ==
+              pair.model.events_after(behind) + (pair.model.goes_on_after(behind) ? 1u : 0u));
     // Exactly so many bytes bring it to the end of a frame.
     std::size_t rest = 0;
     parse(pair.written, &rest);
@@ -519,6 +532,73 @@ TEST(OutLogTest, LargeBytesAreReferencedNotCopied) {
   for (std::size_t i = 0; i < count; ++i) found = found || parts[i].iov_base == body.data();
   EXPECT_TRUE(found);
   log.advance(0);
+}
+
+RC_GTEST_PROP(OutLogProperty, WhatIsCutOffIsCountedAndTheFrameThatHasBegunIsWhole, ()) {
+  Pair pair;
+  const int steps = pick(1, 30);
+  for (int i = 0; i < steps; ++i) {
+    switch (*rc::gen::weightedElement<int>({{8, 0}, {8, 1}, {2, 2}, {1, 3}, {1, 4}})) {
+      case 0: pair.append_random(); break;
+      case 1: pair.write(*rc::gen::element<std::size_t>(1, 100, 100'000, 1 << 20), false); break;
+      case 2: pair.acknowledge(std::max(pair.model.acknowledged, pair.arrived())); break;
+      case 3: pair.rewind_somewhere(); break;
+      default: pair.drop_random(); break;
+    }
+  }
+  const std::uint64_t arrived = pair.arrived();
+  const auto cut = pair.log.cut_unsent();
+  while (pair.log.unsent_bytes() > 0) pair.write(1 << 20, false);
+  pair.model.check(pair.written, pair.from);
+  std::size_t rest = 0;
+  parse(pair.written, &rest);
+  RC_ASSERT(rest == 0u);
+  const std::uint64_t last = pair.log.last_sequence();
+  RC_ASSERT(last == pair.arrived());
+  RC_ASSERT(last <= arrived + 1);
+  RC_ASSERT(cut.events ==
+            pair.model.events_after(last) + (pair.model.goes_on_after(last) ? 1u : 0u));
+  pair.log.append_gap(cut.events);
+  pair.model.gap_at(last, cut.events);
+  while (pair.log.unsent_bytes() > 0) pair.write(1 << 20, false);
+  pair.model.check(pair.written, pair.from);
+  pair.acknowledge(last + 1);
+  RC_ASSERT(pair.log.bytes() == 0u);
+}
+
+TEST(OutLogTest, TheOldestOfAllNamesIsDroppedFirst) {
+  OutLog log;
+  const std::string names[] = {"a", "b", "a"};
+  for (const std::string& name : names) {
+    OutEvent event = event_of("content of " + name);
+    event.topic_name = name;
+    log.append_event(event, true);
+  }
+  EXPECT_EQ(log.drop_oldest(), "a");
+  EXPECT_EQ(log.drop_oldest(), "b");
+  EXPECT_EQ(log.drop_unsent("a", false), 1u);
+  EXPECT_EQ(log.drop_oldest(), std::nullopt);
+  EXPECT_EQ(write_all(log).find("content"), std::string::npos);
+}
+
+TEST(OutLogTest, WhatIsCutOffTakesItsGapsAlong) {
+  OutLog log;
+  log.append_event(event_of("sent"), false);
+  write_all(log);
+  log.append_gap(5);
+  log.append_event(event_of("dropped"), true);
+  log.drop_unsent("t", false);
+  log.append_event(event_of("kept"), false);
+  const auto cut = log.cut_unsent();
+  EXPECT_EQ(cut.events, 1u);
+  EXPECT_EQ(cut.dropped, 6u);
+  EXPECT_EQ(log.last_sequence(), 1u);
+  EXPECT_EQ(log.unsent_bytes(), 0u);
+  log.append_gap(7);
+  const auto frames = parse(write_all(log));
+  ASSERT_EQ(frames.size(), 1u);
+  EXPECT_EQ(frames[0].header.sequence, 2u);
+  EXPECT_TRUE(log.acknowledge(2));
 }
 
 TEST(OutLogTest, AnEventThatIsBeingWrittenIsNotDropped) {

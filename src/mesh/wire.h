@@ -54,6 +54,10 @@ inline constexpr std::uint8_t kFlagDropped = 0x08;  // the sender's policy remov
 inline constexpr std::uint8_t kFlagRelayed = 0x10;  // came through a hub: not handed on again
 inline constexpr std::uint8_t kEventFlags = 0x1f;   // all that an event may have
 
+// Flags of kPing: callbacks of the sender wait for room in its queue to the receiver, or no longer.
+inline constexpr std::uint8_t kFlagWaiting = 0x01;
+inline constexpr std::uint8_t kFlagWaitingNoMore = 0x02;
+
 inline constexpr std::uint8_t kCodecPickle = 2;  // the last one there is
 
 struct FrameHeader {

@@ -1,5 +1,6 @@
 #include "divisi/detail/front_end.h"
 
+#include "base/log.h"
 #include "divisi/parallel.h"
 #include "divisi/task.h"
 #include "event/loop_core.h"
@@ -187,7 +188,8 @@ void FrontEnd::open_node(const NodeSpec& spec) {
 }
 
 void FrontEnd::close_node() {
-  runtime::Network::instance().deactivate(false);
+  const Status left = runtime::Network::instance().deactivate(false);
+  if (!left.ok()) log::error("{}", left.message());
 }
 
 }  // namespace divisi::detail

@@ -16,10 +16,8 @@ namespace divisi::runtime {
 
 namespace {
 
-// What a node that ends waits for its peers to take its last events.
-constexpr auto kCloseDeadline = std::chrono::seconds(5);
-// And for the di-server to take its last figures: what a job came to is what people look at. Half
-// a second was not enough for a process with 0.06 of a core.
+// What a node that ends waits for the di-server to take its last figures: what a job came to is
+// what people look at. Half a second was not enough for a process with 0.06 of a core.
 constexpr auto kProgressDeadline = std::chrono::milliseconds(5'000);
 
 mesh::NodeOptions node_options(const WorkerConfig& config) {
@@ -32,6 +30,7 @@ mesh::NodeOptions node_options(const WorkerConfig& config) {
   options.listen_on_loopback = config.listen_on_loopback;
   options.dial = config.dial;
   options.dial.insert(options.dial.end(), config.attach_to.begin(), config.attach_to.end());
+  options.lasting.insert(config.attach_to.begin(), config.attach_to.end());
   options.expected_nodes = config.linked_nodes;
   // In a job of known size: a mesh links every node, and the first host of a star, which dials
   // nobody, is dialled by all workers of the others.
@@ -81,13 +80,31 @@ void report(event::LoopCore& listeners, mesh::PeerChange change, int node) {
   if (listeners.post(std::move(posted))) listeners.wake();
 }
 
+// What the launcher hears of the events that were given up; ok if none of them changes the outcome.
+// A process that was seen to end is the launcher's to judge.
+Status undelivered(const std::vector<mesh::GivenUp>& peers, bool ignore_lost) {
+  std::uint64_t events = 0;
+  std::string nodes;
+  for (const mesh::GivenUp& peer : peers) {
+    if (peer.dead || (peer.lost && ignore_lost)) continue;
+    events += peer.events;
+    nodes += fmt::format("{} {} for node {}, which {}", nodes.empty() ? ":" : ",", peer.events,
+                         peer.node, peer.lost ? "is lost" : "took nothing");
+  }
+  if (events == 0) return {};
+  return make_status(Code::kUnavailable, "{} events were not delivered{}", events, nodes);
+}
+
 // The hooks are in place before any worker starts, and before the constructors of tests that put
 // others there: linkers order constructors of the same priority as they like.
 [[gnu::constructor(1000)]] void install_hooks() {
   WorkerHooks hooks;
   hooks.activate = [](const WorkerConfig& config) { return Network::instance().activate(config); };
-  hooks.deactivate = [](bool failed) { Network::instance().deactivate(failed); };
-  hooks.main_ended = [](bool failed) { TaskCore::of_process().main_ended(failed); };
+  hooks.deactivate = [](bool failed) { return Network::instance().deactivate(failed); };
+  hooks.main_ended = [](bool failed) {
+    if (!failed) Network::instance().main_returned();
+    TaskCore::of_process().main_ended(failed);
+  };
   hooks.unseen_error = [] { return Network::instance().take_unseen_error(); };
   hooks.next_attempt = [](int retries) { Network::instance().next_attempt(retries); };
   hooks.request_finish = [] { Network::instance().request_finish(); };
@@ -122,9 +139,16 @@ Status Network::join(Membership& job) {
   return job.node->join();
 }
 
-void Network::leave(Membership& job, std::chrono::milliseconds deadline) {
+std::vector<mesh::GivenUp> Network::leave(Membership& job, const mesh::EndLimits& limits) {
   reactor_->run_on_loop([&] { job.follower.reset(); });
-  job.node->close(deadline);
+  return job.node->close(limits);
+}
+
+// On the loop, where peers come and go: one that dies meanwhile is taken out after it was put in.
+void Network::add_peers_to_barrier(Membership& job) {
+  reactor_->run_on_loop([&] {
+    for (const auto& peer : job.node->peers()) job.barrier->add_peer(peer.node, peer.incarnation);
+  });
 }
 
 Status Network::activate(const WorkerConfig& config) {
@@ -152,18 +176,18 @@ Status Network::activate(const WorkerConfig& config) {
   job.calls = std::make_unique<Calls>(*job.node, job.internal);
   job.barrier = std::make_unique<Barrier>(*job.node, job.internal);
   job.complete.store(true);
-  for (const auto& peer : job.node->peers()) job.barrier->add_peer(peer.node, peer.incarnation);
+  add_peers_to_barrier(job);
   log::info("listen on {}, attach to [{}]", job.node->address(),
             fmt::join(job.node->dialled(), ", "));
   memberships_.push_back(std::move(made));
   Status joined = join(job);
   if (!joined.ok()) {
     joining_.store(nullptr);
-    leave(job, std::chrono::milliseconds(0));
+    leave(job, {.total = std::chrono::milliseconds(0)});
     return joined;
   }
   // A link is there a moment before it is told: main's first barrier must know all of them.
-  for (const auto& peer : job.node->peers()) job.barrier->add_peer(peer.node, peer.incarnation);
+  add_peers_to_barrier(job);
   active_.store(&job);
   joining_.store(nullptr);
   if (finish_requested_.load()) job.interruption.request_stop();
@@ -191,12 +215,17 @@ void Network::peer_changed(Membership& job, mesh::PeerChange change, const mesh:
   }
 }
 
-void Network::deactivate(bool) {
+Status Network::deactivate(bool) {
   const std::lock_guard lock(mutex_);
   Membership* const job = active_.exchange(nullptr);
-  if (job == nullptr) return;
-  if (finish_requested_.load()) job->barrier->leave();
-  leave(*job, kCloseDeadline);
+  if (job == nullptr) return {};
+  leaving_.store(job);
+  if (finish_requested_.load()) {
+    job->barrier->leave();
+    job->interruption.request_stop();
+  }
+  const auto given_up = leave(*job, {.hurry = job->interruption.get_token()});
+  leaving_.store(nullptr);
   flush_progress(kProgressDeadline);
   if (const Status stopped = job->events.core()->stop(); !stopped.ok()) {
     log::error("{}", stopped.message());
@@ -204,6 +233,16 @@ void Network::deactivate(bool) {
   unseen_error_ = job->events.take_error();
   job->internal.stop_noexcept();
   log::info("Stopping parallel worker on node: {}", job->config.node_id);
+  if (finish_requested_.load()) return {};  // the signal is the outcome
+  return undelivered(given_up, job->config.ignore_lost);
+}
+
+// Until another attempt, if there is one.
+void Network::main_returned() {
+  Membership* const job = membership();
+  if (job == nullptr) return;
+  job->main_returned.store(true);
+  job->node->welcome_newcomers(false);
 }
 
 std::exception_ptr Network::take_unseen_error() {
@@ -215,6 +254,8 @@ void Network::next_attempt(int retries) {
   Membership* const job = membership();
   if (job == nullptr) return;
   job->retries.store(retries);
+  job->main_returned.store(false);
+  job->node->welcome_newcomers(true);
   job->node->unsubscribe_all(job->events.core().get());
   job->events.off("*");
   job->events.take_error();
@@ -223,6 +264,7 @@ void Network::next_attempt(int retries) {
 void Network::request_finish() {
   finish_requested_.store(true);
   if (Membership* const joining = joining_.load()) joining->node->cancel_join();
+  if (Membership* const leaving = leaving_.load()) leaving->interruption.request_stop();
   Membership* const job = membership();
   if (job == nullptr) return;
   TaskCore::interrupt_all(*this);
@@ -235,14 +277,19 @@ void Network::finish_tasks(Membership& job) {
   job.node->deliver_local("task.finish", Payload::copy_of(pack_args(scratch, true)));
 }
 
-void Network::tell_of_death(const Membership& job, int node_id, const std::string& address) {
+void Network::tell_of_death(Membership& job, int node_id, const std::string& address) {
   const auto place = io::Address::parse(address);
   job.node->peer_died(node_id, place ? std::optional(*place) : std::nullopt);
+  if (!place) return;
+  // It does not come back: no barrier waits for it.
+  reactor_->post([&job, node_id] {
+    if (job.complete.load()) job.barrier->remove_peer(node_id);
+  });
 }
 
 void Network::peer_died(int node_id, const std::string& address) {
   const std::lock_guard news(early_mutex_);
-  const Membership* const job = membership() != nullptr ? membership() : joining_.load();
+  Membership* const job = membership() != nullptr ? membership() : joining_.load();
   if (job != nullptr) return tell_of_death(*job, node_id, address);
   died_early_.emplace_back(node_id, address);
 }
@@ -317,6 +364,17 @@ void Network::ready() {
 bool Network::flush(std::chrono::milliseconds deadline) {
   Membership* const job = membership();
   return job == nullptr || job->node->flush(deadline);
+}
+
+bool Network::flush_at_end(std::chrono::milliseconds silence) {
+  Membership* const job = membership();
+  if (job == nullptr) return true;
+  return job->node->flush({.silence = silence, .hurry = job->interruption.get_token()});
+}
+
+void Network::welcome_newcomers(bool welcome) {
+  Membership* const job = membership();
+  if (job != nullptr && !job->main_returned.load()) job->node->welcome_newcomers(welcome);
 }
 
 void Network::announce_role(std::string role) {

@@ -30,7 +30,8 @@ class Network final : public Router {
     explicit Membership(WorkerConfig worker) : config(std::move(worker)) {}
     const WorkerConfig config;
     std::atomic<int> retries{0};  // written between two attempts
-    EventLoop events{"router"};   // listeners of Parallel::on
+    std::atomic<bool> main_returned{false};
+    EventLoop events{"router"};  // listeners of Parallel::on
     EventLoop internal{"router.internal"};
     std::mutex listeners_mutex;  // who asks what `events` has tells the peers before another asks
     std::unique_ptr<mesh::Node> node;
@@ -48,7 +49,8 @@ class Network final : public Router {
 
   // What a worker's life consists of (worker.h, WorkerHooks).
   Status activate(const WorkerConfig& config);
-  void deactivate(bool failed);
+  Status deactivate(bool failed);
+  void main_returned();
   void next_attempt(int retries);
   std::exception_ptr take_unseen_error();
   // A signal, or the launcher: joining ends, tasks finish, waits end.
@@ -84,6 +86,8 @@ class Network final : public Router {
   void unsubscribe_all(const event::LoopCore* loop) override;
   void ready() override;
   bool flush(std::chrono::milliseconds deadline) override;
+  bool flush_at_end(std::chrono::milliseconds silence) override;
+  void welcome_newcomers(bool welcome) override;
   void announce_role(std::string role) override;
   void announce_labels(const void* task, std::set<std::string> labels) override;
   bool will_retry() const override;
@@ -93,14 +97,16 @@ class Network final : public Router {
  private:
   Network() = default;
   static void finish_tasks(Membership& job);
-  static void tell_of_death(const Membership& job, int node_id, const std::string& address);
+  void tell_of_death(Membership& job, int node_id, const std::string& address);
   Status join(Membership& job);
-  void leave(Membership& job, std::chrono::milliseconds deadline);
+  std::vector<mesh::GivenUp> leave(Membership& job, const mesh::EndLimits& limits);
+  void add_peers_to_barrier(Membership& job);
   void peer_changed(Membership& job, mesh::PeerChange change, const mesh::PeerInfo& peer);
 
   std::atomic<Membership*> active_{nullptr};   // into memberships_
   std::atomic<Membership*> joining_{nullptr};  // the same, while activate() waits for peers
-  std::atomic<bool> finish_requested_{false};  // looked at after each change of the two above
+  std::atomic<Membership*> leaving_{nullptr};  // the same, while deactivate() waits for peers
+  std::atomic<bool> finish_requested_{false};  // looked at after each change of those above
   std::mutex early_mutex_;                     // inside mutex_
   // Guarded by early_mutex_: siblings that died before this process had a node.
   std::vector<std::pair<int, std::string>> died_early_;

@@ -83,6 +83,7 @@ Result<runtime::PlanOptions> plan_options(const ParallelOptions& options) {
   common.codec = options.codec;
   common.relay = options.relay;
   common.finish_on_hub_lost = options.hub_lost == "finish";
+  common.ignore_lost = options.worker_lost == "ignore";
   common.auto_recover = options.auto_recover;
   common.max_retries = options.max_retries;
   common.expected_nodes = options.expected_nodes;
@@ -265,6 +266,8 @@ RouterStats Parallel::stats() const {
   }
   all.unlistened = stats.unlistened;
   all.held = stats.held;
+  all.undelivered = stats.undelivered;
+  all.gaps = stats.gaps;
   return all;
 }
 

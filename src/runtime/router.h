@@ -48,6 +48,13 @@ class Router {
   // Waits until every queued event was acknowledged by its peer. False at the deadline.
   virtual bool flush(std::chrono::milliseconds deadline) = 0;
 
+  // The same at the end of a task: for as long as acknowledgements advance, so that a peer is given
+  // up only after this much silence, or when it is lost.
+  virtual bool flush_at_end(std::chrono::milliseconds silence) = 0;
+
+  // Whether new peers may link: not while a task stops, for what they send would find nobody.
+  virtual void welcome_newcomers(bool /*welcome*/) {}
+
   virtual void announce_role(std::string role) = 0;
 
   // Directed events find this node by these labels too, instead of those the same task gave before.

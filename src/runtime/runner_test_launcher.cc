@@ -65,7 +65,10 @@ divisi::Status activate(const WorkerConfig& config) {
 const bool hooks_installed = [] {
   divisi::runtime::WorkerHooks hooks;
   hooks.activate = activate;
-  hooks.deactivate = [](bool) { ::unlink(divisi::runtime::ipc_path(current.listen).c_str()); };
+  hooks.deactivate = [](bool) {
+    ::unlink(divisi::runtime::ipc_path(current.listen).c_str());
+    return divisi::Status();
+  };
   hooks.request_finish = [] {
     const std::lock_guard lock(mutex);
     finish = true;

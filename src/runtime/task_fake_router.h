@@ -70,6 +70,7 @@ class FakeRouter final : public Router {
     ++flushes;
     return true;
   }
+  bool flush_at_end(std::chrono::milliseconds silence) override { return flush(silence); }
   void announce_role(std::string role) override { announced_role = std::move(role); }
   void announce_labels(const void*, std::set<std::string> labels) override {
     announced_labels = std::move(labels);

@@ -33,13 +33,14 @@ void attempt(std::exception_ptr& first, Step step) {
 std::exception_ptr Session::stop(bool failed) {
   // What nobody has heard of yet is thrown at the end.
   std::exception_ptr first = loop.core()->errors().take();
+  if (distributed) router.welcome_newcomers(false);
   run_finish_hooks(first);
   attempt(first, [&] { tell_finish(failed); });
   accepting.store(false);
   attempt(first, [&] { loop.stop(); });
   attempt(first, [&] {
-    if (distributed && !router.flush(options.stop_timeout)) {
-      log::warning("not everything that was sent had reached the peers within stop_timeout={}ms",
+    if (distributed && !router.flush_at_end(options.stop_timeout)) {
+      log::warning("not everything that was sent has reached the peers: one took nothing for {} ms",
                    options.stop_timeout.count());
     }
   });
@@ -48,6 +49,7 @@ std::exception_ptr Session::stop(bool failed) {
     if (!distributed) return;
     router.unsubscribe_all(loop.core().get());
     router.announce_labels(this, {});
+    router.welcome_newcomers(true);
   });
   clear();
   return first;

@@ -168,7 +168,14 @@ WorkerOutcome run_worker(const WorkerConfig& config, const MainFunction& main,
     if (hooks.next_attempt) hooks.next_attempt(retries + 1);
     outcome = attempt(config, main);
   }
-  if (hooks.deactivate) hooks.deactivate(outcome.kind != WorkerOutcome::Kind::kDone);
+  if (hooks.deactivate) {
+    const Status left = hooks.deactivate(outcome.kind != WorkerOutcome::Kind::kDone);
+    if (!left.ok() && outcome.kind == WorkerOutcome::Kind::kDone) {
+      outcome.kind = WorkerOutcome::Kind::kUndelivered;
+      outcome.exit_code = kExitMainFailed;
+      outcome.text = left.message();
+    }
+  }
   if (const auto unseen = hooks.unseen_error ? hooks.unseen_error() : nullptr) {
     const std::string text = "a listener of the router failed: " + describe_exception(unseen);
     if (outcome.kind != WorkerOutcome::Kind::kDone) {

@@ -21,8 +21,9 @@ struct WorkerHooks {
   // Binds, dials and joins. The status decides what the launcher hears: kUnavailable (address in
   // use, unreachable), kUnauthorized, kConflict or kForbidden (refused), kTimeout (join).
   std::function<Status(const WorkerConfig&)> activate;
-  // After main. `failed`: main threw and will not be tried again.
-  std::function<void(bool failed)> deactivate;
+  // After main. `failed`: main threw and will not be tried again. Not ok: what main had emitted
+  // did not all arrive.
+  std::function<Status(bool failed)> deactivate;
   // After each call of main, which threw if it `failed`: what main left running ends. What it
   // throws is a failure of that call.
   std::function<void(bool failed)> main_ended;
@@ -47,10 +48,10 @@ using MainFunction = std::function<int(const std::vector<std::string>&)>;
 
 // How one worker's main ended.
 struct WorkerOutcome {
-  enum class Kind { kDone, kFailed, kBindFailed, kRefused, kJoinTimeout, kUsage };
+  enum class Kind { kDone, kFailed, kBindFailed, kRefused, kJoinTimeout, kUsage, kUndelivered };
   Kind kind = Kind::kDone;
   int exit_code = 0;
-  std::string text;              // exception type and message, or the activation's message
+  std::string text;              // exception type and message, or the message of the hook
   std::exception_ptr exception;  // of the last attempt, in this process only
 };
 

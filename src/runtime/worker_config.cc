@@ -31,7 +31,7 @@ void visit_fields(Archive& archive, Config& config) {
   archive(config.expected_nodes, config.labels, config.job_id, config.secret, config.allow_pickle);
   archive(config.join_timeout, config.send_timeout, config.startup_delay, config.finish_grace);
   archive(config.queue_bytes, config.memory_bytes, config.max_message_bytes, config.send_policy);
-  archive(config.codec, config.relay, config.finish_on_hub_lost);
+  archive(config.codec, config.relay, config.finish_on_hub_lost, config.ignore_lost);
   archive(config.auto_recover, config.max_retries, config.restarts);
   archive(config.entry.library, config.entry.name, config.entry.where, config.entry.is_symbol,
           config.entry.foreign, config.entry.module, config.entry.search_path);
@@ -252,7 +252,7 @@ Result<WorkerConfig> decode_worker_config(std::string_view bytes) {
 std::vector<std::string> worker_environment(const WorkerConfig& config) {
   std::vector<std::string> attach_to = config.dial;
   attach_to.insert(attach_to.end(), config.attach_to.begin(), config.attach_to.end());
-  return {
+  std::vector<std::string> variables = {
       fmt::format("DITASK_NODE_ID={}", config.node_id),
       fmt::format("DITASK_LOCAL_ID={}", config.local_id),
       fmt::format("DITASK_N_WORKERS={}", config.n_workers),
@@ -262,6 +262,8 @@ std::vector<std::string> worker_environment(const WorkerConfig& config) {
       "DITASK_LABELS=" + join_with_commas(config.labels),
       "DITASK_JOB_ID=" + config.job_id,
   };
+  if (config.ignore_lost) variables.emplace_back("DITASK_WORKER_LOST=ignore");
+  return variables;
 }
 
 Result<WorkerConfig> worker_config_from_environment() {
@@ -281,6 +283,7 @@ Result<WorkerConfig> worker_config_from_environment() {
   }
   for (auto& label : split_at_commas(variable("DITASK_LABELS"))) config.labels.insert(label);
   config.job_id = variable("DITASK_JOB_ID");
+  config.ignore_lost = variable("DITASK_WORKER_LOST") == "ignore";
   if (const std::string path = variable("DIVISI_SECRET_FILE"); !path.empty()) {
     DIVISI_TRY(Secret secret, read_secret_file(path, "DIVISI_SECRET_FILE"));
     config.secret = std::move(secret.value);

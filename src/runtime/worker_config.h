@@ -68,6 +68,7 @@ struct WorkerConfig {
   std::string codec = "native";
   bool relay = false;  // a hub that forwards
   bool finish_on_hub_lost = false;
+  bool ignore_lost = false;  // worker_lost=ignore: events for lost peers fail nobody
 
   bool auto_recover = false;
   int max_retries = kUnlimitedRetries;

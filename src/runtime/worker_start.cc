@@ -64,7 +64,8 @@ int give_up(const WorkerChannel& channel, const Status& status) {
 WorkerReport::Kind report_kind(WorkerOutcome::Kind kind) {
   switch (kind) {
     case WorkerOutcome::Kind::kDone: return WorkerReport::Kind::kDone;
-    case WorkerOutcome::Kind::kFailed: return WorkerReport::Kind::kFailed;
+    case WorkerOutcome::Kind::kFailed:
+    case WorkerOutcome::Kind::kUndelivered: return WorkerReport::Kind::kFailed;
     case WorkerOutcome::Kind::kBindFailed: return WorkerReport::Kind::kBindFailed;
     case WorkerOutcome::Kind::kRefused: return WorkerReport::Kind::kRefused;
     case WorkerOutcome::Kind::kJoinTimeout: return WorkerReport::Kind::kJoinTimeout;

@@ -152,6 +152,7 @@ class WorkerTest : public ::testing::Test {
     };
     hooks.deactivate = [this](bool failed) {
       log_.push_back(failed ? "deactivate failed" : "deactivate");
+      return deactivation_;
     };
     hooks.next_attempt = [this](int retries) {
       log_.push_back("retry " + std::to_string(retries));
@@ -174,6 +175,7 @@ class WorkerTest : public ::testing::Test {
 
   WorkerConfig config_;
   Status activation_;
+  Status deactivation_;
   std::vector<std::string> log_;
   std::atomic<bool> finish_{false};
   int calls_ = 0;
@@ -185,6 +187,15 @@ TEST_F(WorkerTest, MainRunsBetweenActivationAndItsEnd) {
   EXPECT_EQ(outcome.kind, WorkerOutcome::Kind::kDone);
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(log_, ElementsAre("activate", "joined", "main", "deactivate"));
+}
+
+TEST_F(WorkerTest, WhatWasNotDeliveredIsAFailureOfAMainThatHadNone) {
+  deactivation_ = make_status(Code::kUnavailable, "3 events were not delivered");
+  const WorkerOutcome undelivered = run_worker(config_, failing(0));
+  EXPECT_EQ(undelivered.kind, WorkerOutcome::Kind::kUndelivered);
+  EXPECT_EQ(undelivered.exit_code, kExitMainFailed);
+  EXPECT_EQ(undelivered.text, "3 events were not delivered");
+  EXPECT_EQ(run_worker(config_, failing(2)).text, "std::runtime_error: failure 2");
 }
 
 TEST_F(WorkerTest, WithoutRecoveryOneFailureIsFinal) {
@@ -255,15 +266,6 @@ TEST_F(WorkerTest, TheStatusOfTheActivationDecidesTheOutcome) {
     EXPECT_EQ(outcome.text, "why");
   }
   EXPECT_EQ(calls_, 0);
-}
-
-TEST_F(WorkerTest, A066OneWorkerRunsInThisProcessAnyNumberOfTimes) {
-  for (int i = 0; i < 2; ++i) {
-    const InlineOutcome result = run_worker_inline(config_, failing(0));
-    EXPECT_EQ(result.outcome.kind, WorkerOutcome::Kind::kDone);
-    EXPECT_EQ(result.signal, 0);
-  }
-  EXPECT_EQ(calls_, 2);
 }
 
 TEST_F(WorkerTest, ASignalAsksTheInlineWorkerToFinish) {

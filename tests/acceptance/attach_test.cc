@@ -117,6 +117,86 @@ TEST(AttachTest, A066_so_do_two_runs_that_start_their_task_by_using_it) {
   hear_a_word_in_each_of_two_runs([] { return std::nullopt; });
 }
 
+// Stays in one run and speaks until it hears that it is enough.
+LAUNCHER(speaker) {
+  ParallelOptions options{.n_parallel_workers = 1,
+                          .attach_to = {args.at(0)},
+                          .protocol = "tcp",
+                          .address = "127.0.0.1",
+                          .ports = jobs::free_ports(1),
+                          .topology = "alone",
+                          .node_ids = {1}};
+  return Parallel::runner(options).run([&] {
+    const auto running = task.start();
+    Gathered<int> enough;
+    task.on("enough", [&] { enough.add(1); });
+    while (!enough.wait_for(1, 20ms)) task.emit("word", only_remote);
+  });
+}
+
+TEST(AttachTest, A066_a_peer_that_stays_is_heard_in_every_run_on_one_port) {
+  const auto port = jobs::free_ports(1);
+  Launched speaker("speaker", {jobs::loopback(port[0])});
+  for (int run = 1; run <= 3; ++run) {
+    Parallel::runner({.n_parallel_workers = 1,
+                      .protocol = "tcp",
+                      .address = "127.0.0.1",
+                      .ports = port,
+                      .log_level = "error"})([&] {
+      const auto running = task.start();
+      Gathered<int> heard;
+      task.on("word", [&] { heard.add(1); });
+      demand(heard.wait_for(1), "the peer is heard");
+      if (run == 3) task.emit("enough", only_remote);
+    });
+  }
+  EXPECT_EQ(speaker.wait(), 0) << speaker.output();
+}
+
+constexpr int kReruns = 50;
+
+LAUNCHER(calls_in_each_run) {
+  const auto port = jobs::free_ports(1);
+  for (int run = 0; run < kReruns; ++run) {
+    const int code = Parallel::runner({.n_parallel_workers = 1,
+                                       .attach_to = {args.at(0)},
+                                       .protocol = "tcp",
+                                       .address = "127.0.0.1",
+                                       .ports = port,
+                                       .topology = "alone",
+                                       .node_ids = {1}})
+                         .run([&] {
+                           const auto running = task.start();
+                           Gathered<int> answers;
+                           task.on("answer", [&](int n) { answers.add(n); });
+                           task.emit("call", only_remote, run);
+                           demand(answers.wait_for(1), "the call is answered");
+                           demand(answers.values().front() == run, "by the same run");
+                         });
+    if (code != 0) return code;
+  }
+  return 0;
+}
+
+TEST(AttachTest, A066_two_processes_that_run_again_and_again_meet_every_time) {
+  const auto port = jobs::free_ports(1);
+  Launched caller("calls_in_each_run", {jobs::loopback(port[0])});
+  for (int run = 0; run < kReruns; ++run) {
+    Parallel::runner({.n_parallel_workers = 1,
+                      .protocol = "tcp",
+                      .address = "127.0.0.1",
+                      .ports = port,
+                      .log_level = "error"})([&] {
+      const auto running = task.start();
+      Gathered<int> calls;
+      task.on("call", [&](int n) { calls.add(n); });
+      demand(calls.wait_for(1), "the call arrives");
+      task.emit("answer", only_remote, calls.values().front());
+    });
+  }
+  EXPECT_EQ(caller.wait(), 0) << caller.output();
+}
+
 // --- A065 ---
 
 void nothing() {}
@@ -308,6 +388,57 @@ TEST(LostWorkerTest, With_worker_lost_ignore_the_others_go_on_and_hear_who_is_lo
   EXPECT_TRUE(jobs::read_note(folder.path(), "survived"));
 }
 
+void meet_without_the_dead() {
+  auto& router = Parallel::instance();
+  Gathered<int> lost;
+  router.on("peer_lost", [&](int peer) { lost.add(peer); });
+  router.ready();
+  router.barrier(kSoon);
+  if (node() == 2) ::kill(::getpid(), SIGKILL);
+  demand(lost.wait_for(1), "the death is reported");
+  router.barrier(kSoon);
+  demand(router.stats().peers.size() == 1, "nothing is kept for the dead");
+  router.barrier(kSoon);  // nobody ends while another one looks
+  router.off("peer_lost");
+}
+DIVISI_MAIN(meet_without_the_dead)
+
+TEST(LostWorkerTest, With_worker_lost_ignore_barriers_leave_out_the_dead) {
+  Parallel::runner({.n_parallel_workers = 3, .worker_lost = "ignore", .log_level = "error"})(
+      meet_without_the_dead);
+}
+
+constexpr int kSlowEvents = 70;
+
+// The listener takes longer for all of them than any single wait of the sender may last.
+void end_before_a_slow_listener(const Arguments& args) {
+  auto& router = Parallel::instance();
+  Gathered<int> heard;
+  if (node() == 0) {
+    router.on("n", [&](int n, const std::string&) {
+      std::this_thread::sleep_for(100ms);
+      heard.add(n);
+    });
+  }
+  router.ready();
+  router.barrier(kSoon);
+  if (node() == 1) {
+    for (int i = 0; i < kSlowEvents; ++i) router.emit("n", i, std::string(100'000, 'x'));
+    return;
+  }
+  demand(heard.wait_for(kSlowEvents), "everything arrives");
+  demand(router.stats().gaps == 0, "without a gap");
+  jobs::append_line(args.at(0), "all", std::to_string(heard.size()));
+}
+DIVISI_MAIN(end_before_a_slow_listener)
+
+TEST(CleanEndTest, Everything_emitted_before_main_returned_reaches_a_slow_listener) {
+  const Folder folder;
+  Parallel::runner({.n_parallel_workers = 2, .queue_bytes = 4u << 20, .log_level = "error"})(
+      end_before_a_slow_listener, {folder.path()});
+  EXPECT_EQ(jobs::count_lines(folder.path(), "all"), 1u);
+}
+
 TEST(LostWorkerTest, With_worker_lost_restart_it_comes_back_and_is_heard_again) {
   const Folder folder;
   Parallel::runner({.n_parallel_workers = 2, .worker_lost = "restart", .log_level = "error"})(
@@ -439,8 +570,9 @@ void meet_under_ditask(const Arguments& args) {
   auto& router = Parallel::instance();
   demand(router.n_parallel_workers() == 3, "ditask says how many there are");
   demand(router.labels().contains("lab"), "and what they are called");
-  router.barrier(kSoon);
+  // Before the barrier: whoever has passed it may end, and is no peer any more.
   demand(router.peers().size() == 2, "all are linked");
+  router.barrier(kSoon);
   jobs::append_line(args.at(0), "met", std::to_string(router.node_id()));
 }
 

@@ -43,7 +43,7 @@ struct StartOptions {
   std::shared_ptr<Context> ctx = {};  // default: a plain Context
   // Added to those the task gives itself: for match_labels, filter_labels and Target::to_label.
   std::set<std::string> labels = {};
-  // The longest wait for queued events, for the flush, and for running middleware at stop.
+  // The longest wait at stop for queued events, running middleware, and a peer's next sign.
   std::chrono::milliseconds stop_timeout = std::chrono::seconds(30);
   OnError on_error = OnError::kRaise;  // what the error of a listener does
 };
