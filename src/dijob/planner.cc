@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <ranges>
 #include <utility>
 
@@ -44,6 +45,7 @@ Plan Planner::run() {
     if (is_new && seen_.pods.empty()) {
       fail(bad.message());
     } else {
+      if (is_new) keep_ranks_of_pods();
       // A slip in an edit does not end what has run for days.
       edit_refused_ =
           fmt::format("{}; the pods stay as they are until the spec is right", bad.message());
@@ -98,6 +100,21 @@ bool Planner::use_last_good(const Status& bad) {
     job_ = std::move(edited);
   }
   return false;
+}
+
+// Of a job that was edited before its first status: its spec cannot say them, its pods do.
+void Planner::keep_ranks_of_pods() {
+  Job made;
+  for (const Pod& pod : seen_.pods) {
+    if (!pod.has_slot || pod.slot.task.empty() || pod.slot.index >= kMaxReplicas) continue;
+    auto task = std::ranges::find(made.tasks, pod.slot.task, &Task::name);
+    if (task == made.tasks.end()) {
+      made.tasks.push_back({.name = pod.slot.task});
+      task = std::prev(made.tasks.end());
+    }
+    task->replicas = std::max(task->replicas, pod.slot.index + 1);
+  }
+  if (!made.tasks.empty()) status_["ranks"] = make_roster(made, nullptr, seen_.pods).record;
 }
 
 // A matching pod or service without a controller becomes the job's before anything is planned.

@@ -31,6 +31,7 @@ class Planner {
   std::optional<int> gang_size();
   bool sync_spec();  // true: the spec must be written first
   void save_spec();
+  void keep_ranks_of_pods();
   void adopt();
   void tell_blocked();
   void name_pods_for_scale();
