@@ -378,8 +378,7 @@ bool Node::is_full(const Link& link, std::size_t bytes) const {
   return mine + bytes > limit || queued_bytes_ + bytes > options_.memory_bytes;
 }
 
-// For the policies that drop: what is older goes first, of the same name or of any. What was sent
-// already cannot be replaced: then it is the event itself that goes.
+// For the policies that drop: what is older goes first, of the same name or of any.
 bool Node::make_space_by_dropping(Link& link, OutTopic& topic, std::size_t bytes, Policy policy) {
   Outbound& out = link.out;
   const std::size_t before = out.log.bytes();
@@ -397,7 +396,11 @@ bool Node::make_space_by_dropping(Link& link, OutTopic& topic, std::size_t bytes
   topic.dropped += events;
   for (std::size_t length = out.log.bytes(); is_full(link, bytes); length = out.log.bytes()) {
     const auto other = out.log.drop_oldest();
-    if (!other) return false;
+    if (!other) {
+      // All of it is on its way. The newest is worth more than the bound, by two messages at most.
+      return out.log.bytes() <= options_.queue_bytes + bytes &&
+             queued_bytes_ <= options_.memory_bytes + bytes;
+    }
     count_queued(out, length);
     ++out.dropped;
     if (const auto found = topics_.find(*other); found != topics_.end()) ++found->second->dropped;
