@@ -45,7 +45,7 @@ _NO_SECRET = (
     "every host and set DIVISI_SECRET_FILE=secret.txt there, or give the runner secret=..."
 )
 
-# By what a platform's parser has told: the addresses that each worker of the other launchers dials.
+# From a platform's parser: the addresses that each worker of the other launchers dials.
 _dialled_elsewhere: List[List[str]] = []
 
 

@@ -5,7 +5,7 @@
 //
 // In async mode both run at once, so the emit may come before the wait. What a middleware emits is
 // therefore kept until the end of the iteration, and a wait of an earlier middleware takes the
-// oldest one that it has not had yet. Middleware are told apart by their step: a number that rises
+// oldest one that it has not had yet. Middleware are known by their step: a number that rises
 // along the chain and from one iteration to the next; 0 is outside of the chain.
 #pragma once
 
