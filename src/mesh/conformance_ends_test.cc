@@ -177,9 +177,9 @@ TEST_P(EndsConformance, WhoIsAskedToHurryWaitsNoLongerThanThat) {
 
 TEST_P(EndsConformance, PoliciesThatDropKeepToTheQueueWhateverTheNames) {
   for (const Policy policy : {Policy::kLatestOnly, Policy::kDropOldest}) {
+    Inbox<std::string> seen;
     TestNode sender(0, fresh(), {}, small_queues());
     Stuck slow(1, sender, small_queues());
-    Inbox<std::string> seen;
     constexpr std::size_t kNames = 300;
     for (std::size_t i = 0; i < kNames; ++i) {
       const std::string name = fmt::format("name{}", i);
@@ -242,9 +242,6 @@ TEST_P(EndsConformance, BelowItsBoundAnEmitDoesNotWaitForAPeerThatTakesNothing) 
 TEST_P(EndsConformance, CallbacksThatWaitForEachOtherAreToldAtOnceAndOneGoesOn) {
   NodeOptions options = small_queues();
   options.send_timeout = std::chrono::hours(1);
-  TestNode a(0, fresh(), {}, options);
-  TestNode b(1, "", {a->address()}, options);
-  link(a, b);
   constexpr int kCount = 200;
   Inbox<Status> outcomes;
   Inbox<int> seen;
@@ -257,6 +254,9 @@ TEST_P(EndsConformance, CallbacksThatWaitForEachOtherAreToldAtOnceAndOneGoesOn) 
     }
     outcomes.add(status);
   };
+  TestNode a(0, fresh(), {}, options);
+  TestNode b(1, "", {a->address()}, options);
+  link(a, b);
   a.on("go", [&] { flood(a); });
   b.on("go", [&] { flood(b); });
   a.on("data", [&](int n, const Buffer&) { seen.add(n); });
@@ -281,9 +281,9 @@ TEST_P(EndsConformance, WhereWeAttachAPeerThatSaidGoodbyeIsDialledAgain) {
   first.close(1s);
   EXPECT_TRUE(stays.hears(PeerChange::kLeft, 0));
   for (int run = 2; run <= 3; ++run) {
+    Inbox<int> heard;  // outlives the node whose callback fills it
     TestNode next(0, bound, {});
     EXPECT_TRUE(next.hears(PeerChange::kJoined, 1));
-    Inbox<int> heard;
     next.on("n", [&](int n) { heard.add(n); });
     EXPECT_TRUE(eventually([&] { return stays.emit("n", run).ok() && heard.size() > 0; }));
   }

@@ -1,6 +1,6 @@
 // The exchange of models on a fake network. With real nodes: tests/acceptance/exchange_test.cc.
-#include "divisi/exchange.h"
 #include "base/testing/wait_until.h"
+#include "divisi/exchange.h"
 #include "runtime/model_receiver.h"
 #include "runtime/model_sender.h"
 #include "runtime/task_fake_router.h"
