@@ -53,11 +53,11 @@ class ChaosTest : public ::testing::Test {
 
 // --- kill -9 ---
 
-// It may be lost before main could listen to the report.
-bool is_lost(int node) {
+// It may die before main could listen to the report. Dead for good, it is no peer any more.
+bool is_gone(int node) {
   const auto peers = Parallel::instance().peers();
-  return std::any_of(peers.begin(), peers.end(),
-                     [&](const auto& peer) { return peer.node_id == node && peer.lost; });
+  return std::none_of(peers.begin(), peers.end(),
+                      [&](const auto& peer) { return peer.node_id == node; });
 }
 
 // All send to all; the victim dies at a random moment of it. args: folder, victim, count, seed
@@ -78,7 +78,7 @@ void survive(const Arguments& args) {
   for (int node = 0; node < router.n_parallel_workers(); ++node) {
     if (node != self && node != victim) receiver.wait_for(node, count);
   }
-  demand(jobs::eventually([&] { return is_lost(victim); }), "the lost peer is named");
+  demand(jobs::eventually([&] { return is_gone(victim); }), "the dead peer is gone");
   demand(router.flush(kSoon), "the survivors took everything");
   receiver.check();
   jobs::append_line(args.at(0), "survived", std::to_string(self));
