@@ -231,7 +231,7 @@ TEST(GoldenTest, TheNumberOfManyBuffersStandsInTheMessage) {
   EXPECT_EQ(padded.substr(padded.find_first_not_of('\0')), golden("event_many_buffers"));
 
   std::string gaps;
-  for (int i = 2; i < 9; ++i) gaps += frame(Kind::kGap, std::string(8, '\0'), i);
+  for (std::uint64_t i = 2; i < 9; ++i) gaps += frame(Kind::kGap, std::string(8, '\0'), i);
   Recorder heard;
   ASSERT_TRUE(fate_of(golden("topic") + gaps + golden("event_many_buffers"), &heard).ok());
   std::string expected = "event 9 task.greeting codec 1 flags 0 body " + body;
@@ -244,7 +244,7 @@ TEST(GoldenTest, TheNumberOfManyBuffersStandsInTheMessage) {
 
 TEST(InboundTest, AnyNumberOfBuffersArrivesAlsoTracedAndInChunks) {
   const std::string body = "body";
-  for (const std::size_t count : {254, 255, 256, 1'000, 70'000}) {
+  for (const std::size_t count : {254u, 255u, 256u, 1'000u, 70'000u}) {
     const auto buffers = many_buffers(count);
     OutLog log;
     OutEvent event;

@@ -167,6 +167,7 @@ TEST_F(RoutesTest, AReadyThatComesMeanwhileTakesNothingFromAListener) {
   Read after(3, 3);
   routes.deliver(after.received, 1, nullptr, idle);
   routes.catch_up("topic", "event", loop_.core(), id);
+  for (const LoopPtr& loop : idle) loop->wake();
   ASSERT_TRUE(seen_.reaches(6));
   loop_.stop();
   EXPECT_EQ(seen_.values(), counted_to(6));
