@@ -43,7 +43,7 @@ void check_resize(std::string_view body, const json::Value& job_object) {
   require(add->by > 0 && remove->by == -add->by);
   const auto job = dijob::read_job(job_object);
   for (const auto& request : {*add, *remove}) {
-    const auto patch = resize(job_object, *job, request);
+    const auto patch = resize(job_object, *job, request, {});
     if (!patch) continue;
     json::Value resized = job_object;
     json::apply_merge_patch(resized, patch->body);
