@@ -164,11 +164,12 @@ TEST(EventLoopTest, AnErrorThatAnotherLoopHandsOnNamesItsEventOnce) {
   EventLoop inner("inner");
   inner.on("bad", [](int) {});
   inner.emit("bad", "no number");
-  EXPECT_THAT(stored_text(inner), StartsWith("event \"bad\": "));
+  const std::string text = stored_text(inner);
+  EXPECT_THAT(text, StartsWith("event \"bad\": "));
   EventLoop outer("outer");
   outer.on("event", [&] { inner.emit("anything"); });
   outer.emit("event");
-  EXPECT_EQ(stored_text(outer), stored_text(inner));
+  EXPECT_EQ(stored_text(outer), text);  // the inner loop has thrown it, once
   EXPECT_THROW(outer.stop(), PayloadError);
 }
 

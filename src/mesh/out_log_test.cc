@@ -570,7 +570,8 @@ TEST(OutLogTest, TheOldestOfAllNamesIsDroppedFirst) {
   OutLog log;
   const std::string names[] = {"a", "b", "a"};
   for (const std::string& name : names) {
-    OutEvent event = event_of("content of " + name);
+    const std::string body = "content of " + name;
+    OutEvent event = event_of(body);
     event.topic_name = name;
     log.append_event(event, true);
   }
