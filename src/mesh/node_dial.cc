@@ -226,11 +226,10 @@ void Node::bound_lingering() {
   const auto is_stranger = [](const std::shared_ptr<Connection>& each) {
     return !each->dialled() && !each->link();
   };
-  if (std::count_if(ending_.begin(), ending_.end(), is_stranger) <=
-      static_cast<std::ptrdiff_t>(kMaxLingering)) {
+  if (std::ranges::count_if(ending_, is_stranger) <= static_cast<std::ptrdiff_t>(kMaxLingering)) {
     return;
   }
-  const auto oldest = *std::find_if(ending_.begin(), ending_.end(), is_stranger);
+  const auto oldest = *std::ranges::find_if(ending_, is_stranger);
   oldest->close();
   forget(oldest);
 }

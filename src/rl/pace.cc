@@ -53,7 +53,7 @@ void check_pace(const DqnConfig& config, int collectors) {
 
   // The first weights that it has trained take no more than the first sample. The tolerance lets
   // it have that one as soon as there are `min_size` rows, and gives nothing in the long run.
-  double rows = static_cast<double>(limit.min_size);
+  auto rows = static_cast<double>(limit.min_size);
   if (limit.samples_per_insert > 0) rows = std::max(rows, samples / limit.samples_per_insert);
   const std::int64_t needed = rounded_up(rows);
   const std::int64_t one_each = std::int64_t{collectors} * pace.rows_of_collect;
