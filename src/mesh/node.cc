@@ -90,9 +90,14 @@ Node::~Node() {
   close({.total = std::chrono::milliseconds(0)});
 }
 
+// A dialler has its link half a round trip before the acceptor has. What the acceptor emits in
+// between would not reach it, so a link counts from the acceptor's first frame on.
 bool Node::joined() const {
   std::size_t connected = 0;
-  for (const auto& [id, link] : links_) connected += link->out.stream != nullptr ? 1 : 0;
+  for (const auto& [id, link] : links_) {
+    if (!link->out.heard && !link->out.lost) return false;
+    connected += link->out.stream != nullptr ? 1 : 0;
+  }
   const auto present = [&](int id) { return links_.contains(id) || departed_.contains(id); };
   return unjoined_dialers_ == 0 &&
          connected + departed_.size() >= static_cast<std::size_t>(options_.expected_peers) &&

@@ -53,10 +53,15 @@ class Node::LinkControl final : public Inbound::Control {
   }
 
   void on_subscribe(std::vector<std::string> topics, bool replace) override {
+    bool first = false;
     change([&](Outbound& out) {
       if (replace) out.subscriptions.clear();
       for (auto& topic : topics) out.subscriptions.insert(std::move(topic));
+      first = !std::exchange(out.heard, true);
     });
+    if (!first) return;
+    Lock lock(node_.mutex_);
+    node_.open_relay(lock);
   }
   void on_unsubscribe(std::vector<std::string> topics) override {
     change([&](Outbound& out) {

@@ -91,6 +91,23 @@ TEST_F(SimulationTest, ALinkThatBreaksAsSoonAsItIsThereIsDialledEverMoreSlowly) 
   EXPECT_LT(reconnects, 60u);
 }
 
+// Otherwise what the acceptor emits to all when the dialler's main begins would miss it.
+TEST_F(SimulationTest, WhoHasJoinedIsLinkedOnTheOtherSideToo) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    SimWorld world(seed);
+    SimReactor reactors[2] = {SimReactor(world), SimReactor(world)};
+    NodeOptions options;
+    options.listen = "tcp://node0:1";
+    const auto acceptor = *Node::start(reactors[0], options, {});
+    options.self.node = 1;
+    options.listen.clear();
+    options.dial = {"tcp://node0:1"};
+    const auto dialler = *Node::start(reactors[1], options, {});
+    while (!dialler->joined()) world.run_for(std::chrono::microseconds(1));
+    EXPECT_EQ(acceptor->peers().size(), 1u) << seed;
+  }
+}
+
 TEST_F(SimulationTest, TheDeathOfAPredecessorIsNotHeldAgainstItsSuccessor) {
   SimWorld world(1);
   SimReactor reactors[2] = {SimReactor(world), SimReactor(world)};
