@@ -56,12 +56,12 @@ void expect_all_in_order(Inbox<int>& seen, int count) {
 }
 
 TEST_P(FaultConformance, CutsInTheMiddleOfMessagesLoseRepeatAndReorderNothing) {
+  Inbox<int> at_a;
+  Inbox<int> at_b;
   TestNode a(0, fresh(), {});
   BadWire wire(a->address());
   TestNode b(1, "", {wire.address()});
   link(a, b);
-  Inbox<int> at_a;
-  Inbox<int> at_b;
   a.on("n", [&](int n, const Buffer& bytes) { at_a.add(is_numbered(bytes, n) ? n : -1); });
   b.on("n", [&](int n, const Buffer& bytes) { at_b.add(is_numbered(bytes, n) ? n : -1); });
   constexpr int kCount = 400;
@@ -82,11 +82,11 @@ TEST_P(FaultConformance, CutsInTheMiddleOfMessagesLoseRepeatAndReorderNothing) {
 }
 
 TEST_P(FaultConformance, AFlushThatIsGivenUpLeavesEverythingOnItsWay) {
+  Inbox<int> seen;
   TestNode a(0, fresh(), {});
   BadWire wire(a->address());
   TestNode b(1, "", {wire.address()});
   link(a, b);
-  Inbox<int> seen;
   a.on("n", [&](int n) { seen.add(n); });
   wire.stall(true);
   EXPECT_TRUE(b.emit("n", 7).ok());
@@ -99,11 +99,11 @@ TEST_P(FaultConformance, AFlushThatIsGivenUpLeavesEverythingOnItsWay) {
 }
 
 TEST_P(FaultConformance, ALinkThatIsCutAndIdleIsAcknowledgedAfterwards) {
+  Inbox<int> seen;
   TestNode a(0, fresh(), {});
   BadWire wire(a->address());
   TestNode b(1, "", {wire.address()});
   link(a, b);
-  Inbox<int> seen;
   a.on("n", [&](int n, const Buffer&) { seen.add(n); });
   for (int round = 0; round < 10; ++round) {
     ASSERT_TRUE(b.emit("n", round, numbered(round)).ok());
@@ -142,11 +142,11 @@ TEST_P(FaultConformance, AReceiverThatWasFullWhenTheLinkBrokeGoesOn) {
 }
 
 TEST_P(FaultConformance, ASilentPeerIsLostAndComesBackWithAllThatWasKept) {
+  Inbox<int> seen;
   TestNode a(0, fresh(), {}, impatient());
   BadWire wire(a->address());
   TestNode b(1, "", {wire.address()}, impatient());
   link(a, b);
-  Inbox<int> seen;
   a.on("n", [&](int n) { seen.add(n); });
   ASSERT_TRUE(b.emit("n", 0).ok());
   ASSERT_TRUE(seen.reaches(1));
@@ -165,11 +165,11 @@ TEST_P(FaultConformance, ASilentPeerIsLostAndComesBackWithAllThatWasKept) {
 TEST_P(FaultConformance, EmitsDoNotWaitForALostPeerAndTheGapIsToldToBothSides) {
   NodeOptions options = impatient();
   options.queue_bytes = 100'000;
+  Inbox<int> seen;
   TestNode a(0, fresh(), {}, options);
   BadWire wire(a->address());
   TestNode b(1, "", {wire.address()}, options);
   link(a, b);
-  Inbox<int> seen;
   a.on("n", [&](int n, const std::string&) { seen.add(n); });
   wire.swallow(true);
   ASSERT_TRUE(b.hears(PeerChange::kLost, 0));
@@ -186,13 +186,13 @@ TEST_P(FaultConformance, AStalledPeerDelaysOthersOnlyUntilItIsLost) {
   NodeOptions options = impatient();
   options.lost_after = 3s;  // a pause of the other one is no silence
   options.queue_bytes = 100'000;
+  Inbox<int> seen;
   TestNode hub(0, fresh(), {}, options);
   BadWire wire(hub->address());
   TestNode stalled(1, "", {wire.address()}, options);
   TestNode other(2, "", {hub->address()}, options);
   link(hub, stalled);
   link(hub, other);
-  Inbox<int> seen;
   other.on("n", [&](int n, const Buffer&) { seen.add(n); });
   stalled.on("n", [&](int, const Buffer&) {});
   wire.stall(true);
@@ -216,10 +216,10 @@ TEST_P(FaultConformance, AShortInterruptionIsNoLoss) {
 }
 
 TEST_P(FaultConformance, GoodbyeIsHeardAndCloseDeliversEverythingFirst) {
+  Inbox<int> seen;
   TestNode a(0, fresh(), {});
   auto b = std::make_unique<TestNode>(1, "", std::vector{a->address()});
   link(a, *b);
-  Inbox<int> seen;
   a.on("n", [&](int n, const Buffer& bytes) { seen.add(is_numbered(bytes, n) ? n : -1); });
   for (int i = 0; i < 500; ++i) ASSERT_TRUE(b->emit("n", i, numbered(i)).ok());
   b->close(std::chrono::duration_cast<std::chrono::milliseconds>(kDeadline));
@@ -241,6 +241,7 @@ TEST_P(FaultConformance, AClosedNodeRefusesToSend) {
 TEST_P(FaultConformance, ASuccessorOfADeadProcessIsWelcomedAndTheLossIsCounted) {
   NodeOptions options = impatient();
   const std::string address = fresh();
+  Inbox<int> seen;
   TestNode a(0, address, {}, options);
   auto b = std::make_unique<TestNode>(1, "", std::vector{a->address()}, options);
   link(a, *b);
@@ -250,7 +251,6 @@ TEST_P(FaultConformance, ASuccessorOfADeadProcessIsWelcomedAndTheLossIsCounted) 
   for (int i = 0; i < 7; ++i) ASSERT_TRUE(a.emit("n", i).ok());
   ASSERT_TRUE(a.hears(PeerChange::kLost, 1));
   TestNode next(1, "", {a->address()}, options);
-  Inbox<int> seen;
   next.on("n", [&](int n) { seen.add(n); });
   link(a, next);
   ASSERT_TRUE(a.hears(PeerChange::kBack, 1));

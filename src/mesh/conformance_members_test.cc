@@ -79,8 +79,8 @@ TEST_P(MembersConformance, ALostPeerThatIsDismissedHasLeftAndIsNotListed) {
 }
 
 TEST_P(MembersConformance, ADismissedPeerMayFinishWhatItSaysAndThenLeavesWithoutBeingLost) {
-  TestNode survivor(0, fresh(), {});
   Inbox<int> heard;
+  TestNode survivor(0, fresh(), {});
   survivor.on("n", [&](int n) { heard.add(n); });
   TestNode leaving(1, fresh(), {survivor->address()});
   link(survivor, leaving);

@@ -253,11 +253,11 @@ PayloadView pickled(std::string_view bytes) {
 TEST_P(RefusalConformance, PickledEventsNeedASecretOrLeave) {
   NodeOptions trusting;
   trusting.allow_pickle = true;
+  Inbox<std::size_t> at_a;
+  Inbox<std::size_t> at_b;
   TestNode a(0, fresh(), {});
   TestNode b(1, "", {a->address()}, trusting);
   link(a, b);
-  Inbox<std::size_t> at_a;
-  Inbox<std::size_t> at_b;
   a.on("n", [&](const Buffer& bytes) { at_a.add(bytes.size()); });
   a.on("number", [&](std::size_t n) { at_a.add(n); });
   b.on("n", [&](const Buffer& bytes) { at_b.add(bytes.size()); });
@@ -280,16 +280,17 @@ TEST_P(RefusalConformance, PickledEventsNeedASecretOrLeave) {
 }
 
 TEST_P(RefusalConformance, PickledEventsOfAJobWithASecretArrive) {
+  Inbox<std::size_t> seen;
   TestNode a(0, fresh(), {}, job("j", "s"));
   TestNode b(1, "", {a->address()}, job("j", "s"));
   link(a, b);
-  Inbox<std::size_t> seen;
   a.on("n", [&](const Buffer& bytes) { seen.add(bytes.size()); });
   ASSERT_TRUE(b->send("n", pickled("abc"), {}).ok());
   EXPECT_TRUE(seen.reaches(1));
 }
 
 TEST_P(RefusalConformance, TwoProcessesWithOneNodeIdAreToldSo) {
+  Inbox<int> seen;
   TestNode a(0, fresh(), {});
   TestNode first(1, "", {a->address()});
   link(a, first);
@@ -302,7 +303,6 @@ TEST_P(RefusalConformance, TwoProcessesWithOneNodeIdAreToldSo) {
   TestNode same(0, "", {a->address()}, options);
   EXPECT_THAT(same->join().message(), HasSubstr("node id 0 is taken"));
   EXPECT_TRUE(a.linked_with(1));
-  Inbox<int> seen;
   first.on("n", [&](int n) { seen.add(n); });
   ASSERT_TRUE(a.emit("n", 1).ok());
   EXPECT_TRUE(seen.reaches(1));

@@ -136,13 +136,13 @@ TEST_P(RouteConformance, InterestIsToldAsItComesAndGoes) {
 }
 
 TEST_P(RouteConformance, EventsBeforeReadyWaitForTheirFirstListener) {
+  Inbox<int> seen;
   TestNode a(0, fresh(), {});
   TestNode b(1, "", {a->address()});
   link(a, b);
   for (int i = 0; i < 50; ++i) ASSERT_TRUE(a.emit("early", i).ok());
   ASSERT_TRUE(a.emit("never", 1).ok());
   ASSERT_TRUE(eventually([&] { return b->stats().held == 51; }));
-  Inbox<int> seen;
   b.on("early", [&](int n) { seen.add(n); });
   ASSERT_TRUE(a.emit("early", 50).ok());
   ASSERT_TRUE(seen.reaches(51));
@@ -155,10 +155,10 @@ TEST_P(RouteConformance, EventsBeforeReadyWaitForTheirFirstListener) {
 }
 
 TEST_P(RouteConformance, WhatComesAfterTheLastListenerWentIsCounted) {
+  Inbox<int> seen;
   TestNode a(0, fresh(), {});
   TestNode b(1, "", {a->address()});
   link(a, b);
-  Inbox<int> seen;
   b.loop().once("e", [&](int n) { seen.add(n); });
   b->subscribe("e", "e", b.loop().core());
   b->ready();
@@ -228,6 +228,7 @@ TEST_P(RouteConformance, PeersTellTheirLabelsRolesAndAddresses) {
 
 // The list of topics comes anew with each connection, in several frames.
 TEST_P(RouteConformance, ALongListOfTopicsIsNotPrunedByWhileItComes) {
+  Inbox<int> seen;
   TestNode a(0, fresh(), {});
   BadWire wire(a->address());
   TestNode b(1, "", {wire.address()});
@@ -236,7 +237,6 @@ TEST_P(RouteConformance, ALongListOfTopicsIsNotPrunedByWhileItComes) {
   for (int i = 0; i < kTopics; ++i) {
     b->subscribe(fmt::format("topic {:0240}", i), "other", b.loop().core());
   }
-  Inbox<int> seen;
   b.on("~last", [&](int n) { seen.add(n); });  // in the last of the frames
   b->ready();
   ASSERT_TRUE(eventually([&] { return a->peers().front().ready; }));
@@ -277,11 +277,11 @@ TEST_P(RouteConformance, WhoSubscribesWhileAnotherStopsIsHeardOf) {
 }
 
 TEST_P(RouteConformance, LabelsThatTasksAddDirectEventsWhileTheyLast) {
+  Inbox<int> seen;
   TestNode a(0, fresh(), {});
   BadWire wire(a->address());
   TestNode b(1, "", {wire.address()}, labelled({"actor"}));
   link(a, b);
-  Inbox<int> seen;
   b.on("n", [&](int n) { seen.add(n); });
   const auto labels_at_a = [&] { return a->peers().front().labels; };
   b->announce_labels({"gpu.big", "left"});

@@ -44,10 +44,10 @@ std::vector<int> counted_to(int n) {
 }
 
 TEST_P(LinkConformance, EventsTravelBothWays) {
+  Inbox<std::string> answers;
   TestNode a(0, fresh(), {});
   TestNode b(1, "", {a->address()});
   link(a, b);
-  Inbox<std::string> answers;
   b.on("question", [&](const std::string& text) { (void)b.emit("answer", text + "!"); });
   a.on("answer", [&](const std::string& text) { answers.add(text); });
   ASSERT_TRUE(a.emit("question", std::string("who")).ok());
@@ -56,10 +56,10 @@ TEST_P(LinkConformance, EventsTravelBothWays) {
 }
 
 TEST_P(LinkConformance, TenThousandEventsOfSeveralNamesKeepTheirOrder) {
+  Inbox<int> seen;
   TestNode a(0, fresh(), {});
   TestNode b(1, "", {a->address()});
   link(a, b);
-  Inbox<int> seen;
   for (const char* name : {"x", "y", "z"}) {
     a.on(name, [&](int n, const std::string&) { seen.add(n); });
   }
@@ -72,10 +72,10 @@ TEST_P(LinkConformance, TenThousandEventsOfSeveralNamesKeepTheirOrder) {
 }
 
 TEST_P(LinkConformance, SeveralThreadsEmitAtOnceAndEachKeepsItsOrder) {
+  Inbox<std::pair<int, int>> seen;
   TestNode a(0, fresh(), {});
   TestNode b(1, "", {a->address()});
   link(a, b);
-  Inbox<std::pair<int, int>> seen;
   a.on("n", [&](int thread, int n) { seen.add({thread, n}); });
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -91,6 +91,7 @@ TEST_P(LinkConformance, SeveralThreadsEmitAtOnceAndEachKeepsItsOrder) {
 }
 
 TEST_P(LinkConformance, MessagesFromNothingTo32MiBArriveUnchanged) {
+  Inbox<std::pair<std::size_t, bool>> seen;
   TestNode a(0, fresh(), {});
   TestNode b(1, "", {a->address()});
   link(a, b);
@@ -98,7 +99,6 @@ TEST_P(LinkConformance, MessagesFromNothingTo32MiBArriveUnchanged) {
   const std::vector<std::size_t> sizes = {0,       1,       8'191,   8'192,     32'768,
                                           65'536,  262'100, 262'144, 262'145,   524'288,
                                           700'001, 1 << 20, 5 << 20, 32u << 20, 3};
-  Inbox<std::pair<std::size_t, bool>> seen;
   a.on("n", [&](std::size_t k, const Buffer& bytes, const std::string& text) {
     seen.add({bytes.size(), is_filled(bytes, k) && text.size() == k * 5'000});
   });
@@ -126,10 +126,10 @@ TEST_P(LinkConformance, AMessageAboveTheLimitIsRefusedByItsSender) {
 TEST_P(LinkConformance, AMessageAboveTheLimitOfItsReceiverIsRefusedAndTheLinkStays) {
   NodeOptions options;
   options.max_message_bytes = 1'000'000;
+  Inbox<std::size_t> seen;
   TestNode a(0, fresh(), {});
   TestNode b(1, "", {a->address()}, options);
   link(a, b);
-  Inbox<std::size_t> seen;
   b.on("n", [&](const Buffer& bytes) { seen.add(bytes.size()); });
   const Status refused = a.emit("n", filled(1'000'001, 0));
   EXPECT_EQ(refused.code(), Code::kInvalid);
@@ -167,10 +167,10 @@ class SlowReceiver {
 };
 
 TEST_P(LinkConformance, ASlowReceiverHoldsUpItsSenderInBoundedMemoryAndNobodyElse) {
+  Inbox<int> others;
   SlowReceiver pair(fresh(), SlowReceiver::small_queues());
   TestNode other(2, "", {pair.sender->address()}, SlowReceiver::small_queues());
   link(pair.sender, other);
-  Inbox<int> others;
   other.on("o", [&](int n) { others.add(n); });
 
   constexpr int kCount = 400;
@@ -203,11 +203,11 @@ TEST_P(LinkConformance, ASlowReceiverHoldsUpItsSenderInBoundedMemoryAndNobodyEls
 
 TEST_P(LinkConformance, TinyEventsForASlowReceiverAreBoundedByWhatTheyTake) {
   const NodeOptions options = SlowReceiver::small_queues();
+  Door door;
+  Inbox<int> seen;
   TestNode sender(0, fresh(), {}, options);
   TestNode slow(1, "", {sender->address()}, options);
   link(sender, slow);
-  Door door;
-  Inbox<int> seen;
   slow.on("n", [&](int n) {
     seen.add(n);
     door.pass();
@@ -318,10 +318,10 @@ TEST_P(LinkConformance, MessagesLargerThanTheQueueGoOneByOne) {
   NodeOptions options;
   options.queue_bytes = 100'000;
   options.send_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(kDeadline);
+  Inbox<int> seen;
   TestNode a(0, fresh(), {}, options);
   TestNode b(1, "", {a->address()}, options);
   link(a, b);
-  Inbox<int> seen;
   a.on("n", [&](int n, const Buffer& bytes) { seen.add(is_filled(bytes, 3) ? n : -1); });
   const Buffer bytes = filled(400'000, 3);
   for (int i = 0; i < 200; ++i) ASSERT_TRUE(b.emit("n", i, bytes).ok());
@@ -332,11 +332,11 @@ TEST_P(LinkConformance, MessagesLargerThanTheQueueGoOneByOne) {
 TEST_P(LinkConformance, TwoCallbacksThatFloodEachOtherFinish) {
   NodeOptions options = SlowReceiver::small_queues();
   options.memory_bytes = 64 << 20;
+  Inbox<int> seen_a;
+  Inbox<int> seen_b;
   TestNode a(0, fresh(), {}, options);
   TestNode b(1, "", {a->address()}, options);
   link(a, b);
-  Inbox<int> seen_a;
-  Inbox<int> seen_b;
   const auto flood = [](TestNode& node, int n) {
     for (int i = 0; i < 100; ++i)
       EXPECT_TRUE(node.emit("back", n * 100 + i, filled(1'000, 0)).ok());

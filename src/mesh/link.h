@@ -42,9 +42,9 @@ struct Outbound {
 
   std::set<std::string, std::less<>> subscriptions;  // of the peer
   std::set<std::string> roles;
-  std::set<std::string> task_labels;   // beside those of its launcher, which are in its identity
+  std::set<std::string> task_labels;  // beside those of its launcher, which are in its identity
   bool ready = false;
-  bool heard = false;  // its list of topics has come once: it has this link, too
+  bool heard = false;              // its list of topics has come once: it has this link, too
   std::vector<bool> topics_named;  // by topic id
 
   io::TimePoint disconnected_at{};  // when the last connection ended

@@ -155,10 +155,10 @@ TEST_F(LogLinesTest, AnAddressIsShownOnlyIfThereIsOne) {
 TEST_F(LogLinesTest, ATracedEventIsLoggedOnBothSides) {
   NodeOptions tracing;
   tracing.trace = true;
+  Inbox<int> seen;
   TestNode a(0, fresh(), {}, tracing);
   TestNode b(1, "", {a->address()}, tracing);
   link(a, b);
-  Inbox<int> seen;
   b.on("n", [&](int n) { seen.add(n); });
   const std::string said = said_during([&] {
     ASSERT_TRUE(a.emit("n", 1).ok());
