@@ -88,7 +88,7 @@ class LargePool {
   };
 
   static LargePool& instance() {
-    static LargePool* const pool = new LargePool;
+    static auto* const pool = new LargePool;
     return *pool;
   }
 

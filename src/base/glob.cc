@@ -47,13 +47,10 @@ bool glob_match(std::string_view pattern, std::string_view text) noexcept {
         star_text = t;
         continue;
       }
-      if (pattern[p] == '?') {
-        step = 1;
-      } else if (const SetMatch set =
-                     pattern[p] == '[' ? match_set(pattern.substr(p), text[t]) : SetMatch{};
-                 set.length > 0) {
+      const SetMatch set = pattern[p] == '[' ? match_set(pattern.substr(p), text[t]) : SetMatch{};
+      if (set.length > 0) {
         step = set.matches ? set.length : 0;
-      } else if (pattern[p] == text[t]) {
+      } else if (pattern[p] == '?' || pattern[p] == text[t]) {
         step = 1;
       }
     }
@@ -72,8 +69,8 @@ bool glob_match(std::string_view pattern, std::string_view text) noexcept {
 }
 
 bool any_label_matches(std::string_view pattern, const std::set<std::string>& labels) noexcept {
-  return std::any_of(labels.begin(), labels.end(),
-                     [&](const std::string& label) { return glob_match(pattern, label); });
+  return std::ranges::any_of(labels,
+                             [&](const std::string& label) { return glob_match(pattern, label); });
 }
 
 }  // namespace divisi

@@ -279,8 +279,7 @@ void set_identity(std::string job, int node) {
 }
 
 std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 32 || c == 127; }, '?');
+  std::ranges::replace_if(text, [](unsigned char c) { return c < 32 || c == 127; }, '?');
   return text;
 }
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <utility>
 
 namespace divisi::dijob {
@@ -68,11 +68,11 @@ bool Planner::must_fail_at_once() {
 
 // Takes one unit from every budget that is concerned; false if one has nothing left.
 bool Planner::pay(const Failed& failed) {
-  std::set<std::string> own;
+  std::map<std::string, Limit> own;  // by task
   bool shared = false;
   const auto charge = [&](const Task* task) {
     if (task != nullptr && task->backoff_limit) {
-      own.insert(task->name);
+      own.emplace(task->name, *task->backoff_limit);
     } else {
       shared = true;
     }
@@ -87,9 +87,9 @@ bool Planner::pay(const Failed& failed) {
   const int spent = status_.number(counted ? "spentRestarts" : "restarts");
   if (shared && !within(job_.backoff_limit, spent)) return false;
   json::Value counts = status_.find("taskRestarts") ? *status_.find("taskRestarts") : json::Value();
-  for (const std::string& task : own) {
+  for (const auto& [task, limit] : own) {
     const auto used = static_cast<int>(counts.int_at({task}).value_or(0));
-    if (!within(*job_.find_task(task)->backoff_limit, used)) return false;
+    if (!within(limit, used)) return false;
     counts[task] = used + 1;
   }
   status_.set_number("spentRestarts", spent + (shared ? 1 : 0));

@@ -38,16 +38,16 @@ class SimulationTest : public ::testing::Test {
   Simulation::Tally total_;
 };
 
-TEST_F(SimulationTest, EveryJobComesToItsEndUnderTwoThousandSeedsOfTrouble) {
+TEST_F(SimulationTest, EveryJobComesToItsEndUnderHundredsOfSeedsOfTrouble) {
   if (tells_) {
     holds(number_from("DIVISI_SIM_SEED", 0));
     return;
   }
-  const std::uint64_t seeds = number_from("DIVISI_SIM_SEEDS", 2'000);
+  const std::uint64_t seeds = number_from("DIVISI_SIM_SEEDS", 500);
   int failed = 0;
   for (std::uint64_t seed = 1; seed <= seeds && failed < 10; ++seed) failed += holds(seed) ? 0 : 1;
   // The runs were not idle. (The presets with sanitizers take fewer seeds.)
-  if (seeds < 2'000 || failed > 0) return;
+  if (seeds < 500 || failed > 0) return;
   EXPECT_GT(total_.succeeded, seeds / 2);
   EXPECT_GT(total_.failed, seeds / 4);
   EXPECT_GT(total_.deleted, seeds / 50);

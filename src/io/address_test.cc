@@ -12,7 +12,7 @@ TEST(AddressTest, WhatUsersWriteIsUnderstoodAndWrittenOutInFull) {
   const struct {
     const char* text;
     const char* full;
-  } kCases[] = {
+  } cases[] = {
       {"tcp://10.0.0.1:50515", "tcp://10.0.0.1:50515"},
       {"10.0.0.1:50515", "tcp://10.0.0.1:50515"},
       {"localhost:0", "tcp://localhost:0"},
@@ -22,7 +22,7 @@ TEST(AddressTest, WhatUsersWriteIsUnderstoodAndWrittenOutInFull) {
       {"ipc://@abstract", "ipc://@abstract"},
       {"ipc://relative/path", "ipc://relative/path"},
   };
-  for (const auto& test : kCases) {
+  for (const auto& test : cases) {
     const auto address = Address::parse(test.text);
     ASSERT_TRUE(address.has_value()) << test.text;
     EXPECT_EQ(address->to_string(), test.full);
@@ -34,7 +34,7 @@ TEST(AddressTest, WhatIsNoAddressIsNamedWithTheReason) {
   const struct {
     std::string text;
     const char* reason;
-  } kCases[] = {
+  } cases[] = {
       {"", "no port"},
       {"host", "no port"},
       {":5", "no host"},
@@ -51,7 +51,7 @@ TEST(AddressTest, WhatIsNoAddressIsNamedWithTheReason) {
       {"ipc://", "ipc path"},
       {"ipc://" + std::string(108, 'p'), "ipc path"},
   };
-  for (const auto& test : kCases) {
+  for (const auto& test : cases) {
     const auto address = Address::parse(test.text);
     ASSERT_FALSE(address.has_value()) << test.text;
     EXPECT_EQ(address.error().code(), Code::kInvalid);

@@ -51,8 +51,8 @@ bool is_address(const std::string& text) {
 }
 
 int slot() {
-  static const int kIndex = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
-  return kIndex;
+  static const int index = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
+  return index;
 }
 
 int on_verify(int ok, X509_STORE_CTX* chain) {

@@ -38,9 +38,9 @@ TlsStream::TlsStream(Reactor& reactor, std::shared_ptr<const NativeTlsContext> c
     : reactor_(reactor),
       context_(std::move(context)),
       plain_(std::move(plain)),
-      session_(SSL_new(context_->native())) {
-  from_peer_ = BIO_new(BIO_s_mem());
-  to_peer_ = BIO_new(BIO_s_mem());
+      session_(SSL_new(context_->native())),
+      from_peer_(BIO_new(BIO_s_mem())),
+      to_peer_(BIO_new(BIO_s_mem())) {
   DIVISI_CHECK(session_ && from_peer_ != nullptr && to_peer_ != nullptr,
                "OpenSSL has memory for a session");
   SSL_set_bio(session_.get(), from_peer_, to_peer_);

@@ -44,13 +44,11 @@ void Session::start() {
 void Session::use(Middleware fn, const UseOptions& use_options) {
   if (fn.is_void()) return;
   const auto& filters = use_options.filter_labels;
-  if (!filters.empty() && std::none_of(filters.begin(), filters.end(), [&](const auto& pattern) {
-        return match_labels(pattern);
-      })) {
-    return;
-  }
+  const auto matches = [&](const auto& pattern) { return match_labels(pattern); };
+  if (!filters.empty() && std::ranges::none_of(filters, matches)) return;
   // Wrappers run without the lock, so another one may come meanwhile.
   std::unique_lock lock(mutex_);
+  // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t applied = 0; applied < wrappers_.size(); ++applied) {
     Wrapper wrapper = wrappers_[applied];
     lock.unlock();
