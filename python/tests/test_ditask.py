@@ -8,11 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import zipfile
 
 import pytest
-from ports import free_port
+from ports import free_port, wait_until_it_listens
 
 from divisi import launch
 
@@ -411,21 +410,6 @@ def test_A128_the_guides_pod_command_makes_one_job_of_six_nodes(package):
     assert heard == set("012345")
 
 
-def wait_until_it_listens(process, address, port):
-    """By the kernel's list: a connection would be a stranger's. One that dials listens before that."""
-    wanted = "%02X%02X%02X%02X:%04X" % (*map(int, reversed(address.split("."))), port)
-    deadline = time.monotonic() + DEADLINE
-    while True:
-        with open("/proc/net/tcp") as table:
-            rows = [line.split() for line in table]
-        if any(row[1] == wanted and row[3] == "0A" for row in rows):
-            return
-        if process.poll() is not None:  # has met its peers already, or failed: that is looked at later
-            return
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_A130_three_servers_in_any_start_order(package, order):
     addresses = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
@@ -438,7 +422,7 @@ def test_A130_three_servers_in_any_start_order(package, order):
             "tcp", "--address", addresses[node], "--ports", port, "--node-ids", node, *attach,
             cwd=package, EXPECTED="1,2:0:0",
         )
-        wait_until_it_listens(servers[node], addresses[node], port)
+        wait_until_it_listens(servers[node], addresses[node], port)  # one that dials listens before that
     for node, said in ((0, "node 0 heard 1,2"), (1, "node 1 heard 0"), (2, "node 2 heard 0")):
         out, err = servers[node].communicate(timeout=DEADLINE)
         assert servers[node].returncode == 0, err

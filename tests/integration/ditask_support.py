@@ -14,7 +14,7 @@ import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "shared"))
 
-from ports import free_port  # noqa: E402, F401 (for the tests)
+from ports import free_port, wait_until_it_listens  # noqa: E402, F401 (for the tests)
 
 DITASK = os.environ["DITASK"]
 PACKAGES = pathlib.Path(os.environ["DITASK_PACKAGES"])

@@ -11,7 +11,7 @@ import struct
 import unittest
 import zipfile
 
-from ditask_support import PACKAGES, DitaskTest, free_port
+from ditask_support import PACKAGES, DitaskTest, free_port, wait_until_it_listens
 
 
 class Nodes(DitaskTest):
@@ -85,6 +85,8 @@ class Nodes(DitaskTest):
                         "--node-ids", node, *attach,
                         env={"DIVISI_TEST_PEERS": "2,1,1"},
                     )
+                    # One that dials listens before that: it is refused until the dialled one is there.
+                    wait_until_it_listens(started[node].process, servers[node], port)
                 heard = {}
                 for node, launcher in started.items():
                     code, out, err = launcher.wait()

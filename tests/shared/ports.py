@@ -14,6 +14,7 @@ import os
 import pathlib
 import socket
 import tempfile
+import time
 
 FIRST, END = 11_000, 30_000
 
@@ -37,6 +38,20 @@ def free_ports(count, addresses=("127.0.0.1",)):
 def free_port(count=1, addresses=("127.0.0.1",)):
     """The first of them."""
     return free_ports(count, addresses)[0]
+
+
+def wait_until_it_listens(process, address, port, seconds=120):
+    """Until somebody listens there, or the process has ended: it has met its peers already, or failed, which the caller
+    looks at. By the kernel's list: a connection would be a stranger's."""
+    wanted = "%02X%02X%02X%02X:%04X" % (*map(int, reversed(address.split("."))), port)
+    deadline = time.monotonic() + seconds
+    while process.poll() is None:
+        with open("/proc/net/tcp") as table:
+            rows = [line.split() for line in table]
+        if any(row[1] == wanted and row[3] == "0A" for row in rows):
+            return
+        assert time.monotonic() < deadline, f"nobody listens on {address}:{port}"
+        time.sleep(0.01)
 
 
 def _take(ports):
