@@ -88,8 +88,8 @@ LAUNCHER(caller) {
 
 // `start`: what main begins with.
 void hear_a_word_in_each_of_two_runs(const std::function<std::optional<divisi::Running>()>& start) {
+  const auto port = jobs::free_ports(1);
   for (const char* const word : {"first", "second"}) {
-    const auto port = jobs::free_ports(1);
     Launched caller("caller", {jobs::loopback(port[0]), word});
     Gathered<std::string> heard;
     Parallel::runner({.n_parallel_workers = 1,
@@ -545,8 +545,7 @@ void receive_blocks() {
     divisi::Buffer block(100'000);
     std::fill_n(block.mutable_data(), block.size(), std::byte{7});
     for (int i = 0; i < kBlocks; ++i) router.emit("block", i, block);
-    demand(router.flush(2 * kSoon), "all receivers took everything");
-    return;
+    return;  // at once: nobody waits for what the receivers have
   }
   router.on("block", [&](int i, const divisi::Buffer& block) {
     received.add(block.size() == 100'000 && block.data()[99'999] == std::byte{7} ? i : -1);

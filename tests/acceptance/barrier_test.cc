@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <random>
 #include <thread>
 
 namespace {
@@ -22,15 +23,18 @@ using namespace std::chrono_literals;
 constexpr int kSteps = 2;
 
 // Every node notes when it comes and when it goes: nobody may go before all have come.
+// args: folder, the shortest and the longest time in milliseconds that a node takes to come
 void run_in_step(const Arguments& args) {
   const std::string& folder = args.at(0);
+  std::mt19937 random(std::random_device{}());
+  std::uniform_int_distribution<int> on_the_way(std::stoi(args.at(1)), std::stoi(args.at(2)));
   const auto n = static_cast<std::size_t>(Parallel::instance().n_parallel_workers());
   const int node = Parallel::instance().node_id();
   const auto running = task.start();
   std::size_t step = 0;
   task.use([&](Context&) {
     ++step;
-    std::this_thread::sleep_for(std::chrono::milliseconds(7 * node % 40));  // nobody is in step
+    std::this_thread::sleep_for(std::chrono::milliseconds(on_the_way(random)));
     jobs::append_line(folder, "forward", "x");
     divisi::suspend();
     demand(jobs::count_lines(folder, "backward") >= n * step, "all are on their way back");
@@ -58,7 +62,7 @@ TEST_P(BarrierMiddlewareTest, A104_four_tcp_nodes_go_in_step) {
                                 .ports = jobs::free_ports(4),
                                 .topology = GetParam(),
                                 .log_level = "error"};
-  Parallel::runner(options)(run_in_step, {folder.path()});
+  Parallel::runner(options)(run_in_step, {folder.path(), "1000", "5000"});
   EXPECT_EQ(jobs::count_lines(folder.path(), "backward"), 4u * kSteps);
 }
 
@@ -66,7 +70,7 @@ TEST_P(BarrierMiddlewareTest, A106_so_do_eight) {
   const Folder folder;
   const ParallelOptions options{
       .n_parallel_workers = 8, .topology = GetParam(), .log_level = "error"};
-  Parallel::runner(options)(run_in_step, {folder.path()});
+  Parallel::runner(options)(run_in_step, {folder.path(), "0", "40"});
   EXPECT_EQ(jobs::count_lines(folder.path(), "backward"), 8u * kSteps);
 }
 

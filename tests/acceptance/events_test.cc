@@ -77,12 +77,10 @@ void three_listeners() {
   if (node() == 0) {
     for (int i = 0; i < 3; ++i) task.on("once", [&, i](int) { heard.add(i); });
     task.on("then", [&] { heard.add(99); });
-    task.router().barrier(kSoon);  // an early event is kept for the first listener alone
     demand(heard.wait_for(4), "all three ran");
     demand(heard.values() == std::vector<int>{0, 1, 2, 99}, "each once, in the order of on()");
     task.emit("enough", only_remote);
   } else {
-    task.router().barrier(kSoon);
     task.emit("once", only_remote, 1);
     task.emit("then", only_remote);
     task.wait_for("enough", {.timeout = kSoon, .ignore_timeout = false});
@@ -90,8 +88,11 @@ void three_listeners() {
 }
 DIVISI_MAIN(three_listeners)
 
+// Nobody waits for anybody: the event comes before the listeners, between them or behind them.
 TEST(RemoteEventsTest, A042_three_listeners_run_once_each_for_one_remote_emit) {
-  Parallel::runner(workers(2))(three_listeners);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_NO_THROW(Parallel::runner(workers(2))(three_listeners)) << "start " << i;
+  }
 }
 
 Gathered<std::string>& called() {
