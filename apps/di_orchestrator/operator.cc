@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "dijob/allocator_loop.h"
+#include "dijob/job_secret.h"
 #include "io/crypto.h"
 #include "kube/lease.h"
 #include "program.h"
@@ -85,10 +86,9 @@ class Process {
   Status start(kube::Session& session, const OperatorFlags& flags) {
     log::info("di-operator of {} jobs={}", session.config().described_by,
               flags.common.space.empty() ? "all" : flags.common.space);
-    if (flags.strict_admission) {
-      strict_ = std::make_unique<StrictAdmission>(session.reactor(), session.client().transport(),
-                                                  flags.sync_period);
-    }
+    strict_ = std::make_unique<StrictAdmission>(session.reactor(), session.client().transport(),
+                                                flags.sync_period, flags.strict_admission);
+    key_ = std::make_unique<dijob::SecretKey>(session.client(), own_space(session, flags));
     jobs_ = std::make_unique<dijob::Operator>(session.client(), job_options(flags));
     allocator_ = std::make_unique<dijob::Allocator>(session.client(), allocator_options(flags));
     add_metrics(metrics_, *jobs_);
@@ -104,6 +104,7 @@ class Process {
   // No more writes, then the lease goes back.
   void stop(std::function<void()> done) {
     strict_.reset();
+    key_.reset();
     allocator_->stop();
     jobs_->stop([this, done = std::move(done)]() mutable {
       if (election_ == nullptr) return done();
@@ -148,17 +149,32 @@ class Process {
     return {};
   }
 
+  // Where the lease and the key are.
+  static std::string own_space(kube::Session& session, const OperatorFlags& flags) {
+    return flags.lease_space.empty() ? session.config().default_namespace : flags.lease_space;
+  }
+
   void work() {
     works_ = true;
-    jobs_->start();
-    allocator_->start();
-    if (strict_) strict_->start();
+    strict_->start();
+    key_->load([this](Result<std::string> key) {
+      if (key) {
+        jobs_->use_secret_key(*std::move(key));
+      } else {
+        log::warning(
+            "jobs have no hash of their secret, and di-server --auth=job-secret lets nobody in: "
+            "{}; "
+            "deploy/divisi.yaml has the Role that is missing",
+            key.error().message());
+      }
+      jobs_->start();
+      allocator_->start();
+    });
   }
 
   void elect(kube::Session& session, const OperatorFlags& flags) {
     kube::LeaseOptions lease;
-    lease.space =
-        flags.lease_space.empty() ? session.config().default_namespace : flags.lease_space;
+    lease.space = own_space(session, flags);
     lease.name = kLease;
     lease.identity = fmt::format("{}_{:016x}", host_name(), io::random_u64());
     lease_client_ = std::make_unique<kube::Client>(session.reactor(), session.client().transport(),
@@ -186,7 +202,8 @@ class Process {
   kube::Metrics metrics_;
   std::unique_ptr<dijob::Operator> jobs_;
   std::unique_ptr<dijob::Allocator> allocator_;
-  std::unique_ptr<StrictAdmission> strict_;  // only with --strict-admission
+  std::unique_ptr<StrictAdmission> strict_;
+  std::unique_ptr<dijob::SecretKey> key_;
   std::unique_ptr<kube::Client> lease_client_;
   std::unique_ptr<kube::LeaderElection> election_;
   std::vector<std::unique_ptr<http::Server>> probes_;

@@ -77,8 +77,7 @@ class AllocatorTest : public ::testing::Test {
 };
 
 TEST_F(AllocatorTest, O065_AJobWithoutCapacityStaysPendingSaysWhyAndRunsWhenThereIsSome) {
-  Operator jobs(client_,
-                {.wall_clock = [this] { return loop_.wall(); }, .make_secret = [] { return "x"; }});
+  Operator jobs(client_, {.wall_clock = [this] { return loop_.wall(); }});
   Allocator allocator(client_, options_);
   add_job("job", spec(2));
   add_node("n1", 1);

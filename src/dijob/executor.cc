@@ -80,7 +80,8 @@ struct Executor::Run {
 };
 
 Executor::Executor(kube::Client& client, kube::Expectations& expected,
-                   kube::EventRecorder& recorder, std::function<std::string()> make_secret)
+                   kube::EventRecorder& recorder,
+                   std::function<std::string(const std::string& job_uid)> make_secret)
     : client_(client),
       expected_(expected),
       recorder_(recorder),
@@ -132,7 +133,7 @@ void Executor::start(const std::shared_ptr<Run>& run, std::size_t index) {
     return create_service(run, *each);
   if (const auto* const each = std::get_if<DeleteService>(&action))
     return delete_service(run, *each);
-  if (std::holds_alternative<CreateSecret>(action)) return create_secret(run);
+  if (const auto* const each = std::get_if<CreateSecret>(&action)) return create_secret(run, *each);
   if (const auto* const each = std::get_if<Adopt>(&action)) return adopt(run, each->orphan);
   if (const auto* const each = std::get_if<SaveSpec>(&action)) return save_spec(run, *each);
   if (const auto* const each = std::get_if<DeleteSavedSpec>(&action))
@@ -330,17 +331,21 @@ void Executor::delete_service(const std::shared_ptr<Run>& run, const DeleteServi
 }
 
 // One that is there already is this job's: a part of the uid is in its name.
-void Executor::create_secret(const std::shared_ptr<Run>& run) {
+void Executor::create_secret(const std::shared_ptr<Run>& run, const CreateSecret& action) {
   Job job;  // what it is called: the rest of the spec may be in repair
   job.space = run->space;
   job.name = run->job.string_at({"metadata", "name"});
   job.uid = run->job.string_at({"metadata", "uid"});
-  client_.create(kube::resources::secrets(), run->space, dijob::make_secret(job, make_secret_()),
-                 {.answer = kube::Answer::kNone},
-                 [this, run, name = secret_name(job)](const Result<json::Value>& answer) {
+  client_.create(kube::resources::secrets(), run->space,
+                 dijob::make_secret(job, make_secret_(job.uid)), {.answer = kube::Answer::kNone},
+                 [this, run, name = secret_name(job),
+                  was_there = action.was_there](const Result<json::Value>& answer) {
+                   if (answer) run->outcome.made_secret = true;
                    if (answer || answer.error().code() == Code::kAlreadyExists) {
                      return ended(run, {});
                    }
+                   // A full quota refuses even what is there already.
+                   if (was_there && refused_for_now(answer.error())) return ended(run, {});
                    failed_to_create(run, "secret", name, answer.error());
                  });
 }

@@ -18,6 +18,7 @@ struct Executed {
   std::vector<RefusedPod> refused{};
   std::string blocked{};         // why a pod cannot be made at present: a quota, a name in use
   bool made_pods = false;        // some
+  bool made_secret = false;      // it was not there
   std::int64_t saved_until = 0;  // the generation whose spec was saved
   std::vector<std::string> unadopted{};  // uids of those that cannot become the job's
   std::vector<std::string> gone{};       // uids of pods that were deleted at once
@@ -27,7 +28,7 @@ struct Executed {
 class Executor {
  public:
   Executor(kube::Client& client, kube::Expectations& expected, kube::EventRecorder& recorder,
-           std::function<std::string()> make_secret);
+           std::function<std::string(const std::string& job_uid)> make_secret);
 
   // `job` is the DIJob that the actions belong to. First what the pods need and what goes, then
   // the pods: one, two, four, ... at a time, and no more after the first that fails. `done` runs
@@ -45,7 +46,7 @@ class Executor {
   void force_pod(const std::shared_ptr<Run>& run, const DeletePod& action);
   void create_service(const std::shared_ptr<Run>& run, const CreateService& action);
   void delete_service(const std::shared_ptr<Run>& run, const DeleteService& action);
-  void create_secret(const std::shared_ptr<Run>& run);
+  void create_secret(const std::shared_ptr<Run>& run, const CreateSecret& action);
   void failed_to_create(const std::shared_ptr<Run>& run, std::string_view kind,
                         const std::string& name, const Status& why);
   void name_holder(const std::shared_ptr<Run>& run, const std::string& pod);
@@ -58,7 +59,7 @@ class Executor {
   kube::Client& client_;
   kube::Expectations& expected_;
   kube::EventRecorder& recorder_;
-  const std::function<std::string()> make_secret_;
+  const std::function<std::string(const std::string& job_uid)> make_secret_;
   std::size_t running_ = 0;
 };
 

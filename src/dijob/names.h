@@ -41,6 +41,8 @@ inline constexpr int kDefaultPort = 22270;
 inline constexpr std::string_view kPortName = "di-port";
 inline constexpr std::string_view kMainContainer = "di-container";
 inline constexpr std::string_view kSecretVolume = "divisi-job-secret";
+// Of the operator itself, in its own name space.
+inline constexpr std::string_view kKeySecret = "di-operator-secret-key";
 inline constexpr std::string_view kSecretFolder = "/var/run/divisi/job";
 inline constexpr std::string_view kSecretFile = "/var/run/divisi/job/secret";
 

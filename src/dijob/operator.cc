@@ -2,11 +2,11 @@
 
 #include "base/log.h"
 #include "dijob/executor.h"
+#include "dijob/job_secret.h"
 #include "dijob/names.h"
 #include "dijob/node.h"
 #include "dijob/observe.h"
 #include "dijob/sizes.h"
-#include "io/crypto.h"
 #include "json/patch.h"
 
 #include <fmt/format.h>
@@ -29,12 +29,6 @@ constexpr std::chrono::seconds kFirstHold{1};
 constexpr std::chrono::seconds kLongestHold{60};
 // Against a plan that never comes to rest.
 constexpr int kMostRounds = 8;
-
-std::string random_secret() {
-  std::string text;
-  for (int i = 0; i < 4; ++i) text += fmt::format("{:016x}", io::random_u64());
-  return text;
-}
 
 std::uint64_t version_number(std::string_view text) {
   std::uint64_t number = 0;
@@ -98,7 +92,9 @@ class Operator::Impl {
                            .instance = options_.instance,
                            .wall_clock = options_.wall_clock}),
         executor_(client, expected_, recorder_,
-                  options_.make_secret ? options_.make_secret : random_secret),
+                  [this](const std::string& uid) {
+                    return secret_key_.empty() ? random_secret() : derive_secret(secret_key_, uid);
+                  }),
         controller_(client.reactor(), {.name = "dijob", .workers = options_.workers},
                     [this](const std::string& key, kube::Controller::Outcome done) {
                       start_pass(key, std::move(done));
@@ -151,6 +147,7 @@ class Operator::Impl {
     io::Duration hold{};    // how long after that no pod is made
     io::TimePoint held_until{};
     std::int64_t saved_until = 0;  // the generation whose spec was saved
+    bool made_secret = false;      // it was not there
     std::set<std::string> unadopted{};
     std::set<std::string> gone{};  // uids of pods that the cache may still show
     io::TimePoint seen_at{};       // first
@@ -294,6 +291,11 @@ class Operator::Impl {
     }
     observed.saved_until = memory.saved_until;
     observed.blocked = memory.blocked;
+    observed.made_secret = memory.made_secret;
+    if (!secret_key_.empty() &&
+        (memory.made_secret || job.string_at({"status", "phase"}).empty())) {
+      observed.secret_hash = hash_secret(derive_secret(secret_key_, memory.uid), memory.uid);
+    }
     observed.hold = std::max(
         std::chrono::ceil<std::chrono::milliseconds>(memory.held_until - client_.reactor().now()),
         std::chrono::milliseconds(0));
@@ -324,6 +326,7 @@ class Operator::Impl {
     Memory& memory = memory_[pass->key];
     memory.refused = outcome.refused;
     memory.saved_until = std::max(memory.saved_until, outcome.saved_until);
+    memory.made_secret = memory.made_secret || outcome.made_secret;
     memory.unadopted.insert(outcome.unadopted.begin(), outcome.unadopted.end());
     hold(memory, outcome);
     pass->acted = true;
@@ -416,6 +419,7 @@ class Operator::Impl {
 
   kube::Client& client_;
   const OperatorOptions options_;
+  std::string secret_key_;
   kube::Informer jobs_;
   kube::Informer pods_;
   kube::Informer services_;
@@ -435,6 +439,10 @@ Operator::Operator(kube::Client& client, OperatorOptions options)
     : impl_(std::make_unique<Impl>(client, std::move(options))) {}
 
 Operator::~Operator() = default;
+
+void Operator::use_secret_key(std::string key) {
+  impl_->secret_key_ = std::move(key);
+}
 
 void Operator::start() {
   impl_->start();

@@ -31,7 +31,6 @@ struct OperatorOptions {
   std::function<std::chrono::system_clock::time_point()> wall_clock = [] {
     return std::chrono::system_clock::now();
   };
-  std::function<std::string()> make_secret{};  // 64 random hex digits; tests give their own
 };
 
 class Operator {
@@ -39,6 +38,9 @@ class Operator {
   Operator(kube::Client& client, OperatorOptions options);
   ~Operator();
 
+  // Of which the secrets of jobs are made. Before start(); without one they are random, and no job
+  // has the hash of its secret.
+  void use_secret_key(std::string key);
   void start();
   void stop(std::function<void()> drained);
   bool ready() const;  // the caches are in step

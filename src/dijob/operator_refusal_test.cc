@@ -1,5 +1,7 @@
 // What the server refuses, names that are taken, and what has lost its owner (M15, M16, M19).
+#include "dijob/job_secret.h"
 #include "dijob/testing/operator_fixture.h"
+#include "http/base64.h"
 
 namespace divisi::dijob::testing {
 namespace {
@@ -139,6 +141,59 @@ TEST_F(OperatorRefusalTest, ASecretThatWasDeletedIsMadeForTheNextPod) {
   cluster.delete_pod("j-learner-0");
   cluster.settle();
   EXPECT_EQ(cluster.api.store.all(kSecrets).count(secret), 1u);
+}
+
+TEST_F(OperatorRefusalTest, M18_TheStatusHasTheSaltedHashOfTheSecretWhoeverMadeIt) {
+  const auto matches = [&] {
+    const json::Value& secret = cluster.api.store.all(kSecrets).begin()->second;
+    const auto text = http::decode_base64(secret.string_at({"data", "secret"}));
+    return has_hash(*text, cluster.job("j").string_at({"status", "secretHash"}));
+  };
+  // An operator dies between the secret and the first status.
+  cluster.on_change = [&](const auto& change) {
+    if (change.collection == kSecrets) cluster.loop.post([&] { cluster.crash_all(); });
+  };
+  create(usual_job());
+  ASSERT_EQ(cluster.running_operators(), 0u);
+  ASSERT_EQ(cluster.api.store.all(kSecrets).size(), 1u);
+  cluster.on_change = nullptr;
+  cluster.start_operator();
+  cluster.settle();
+  EXPECT_TRUE(matches());
+  // Deleted by hand, and made by an operator with another key.
+  cluster.crash_all();
+  const std::string before(cluster.job("j").string_at({"status", "secretHash"}));
+  cluster.api.store.remove(kSecrets, cluster.api.store.all(kSecrets).begin()->first);
+  cluster.secret_key = "another";
+  cluster.start_operator();
+  cluster.delete_pod("j-learner-0");
+  cluster.settle(1min);
+  EXPECT_NE(cluster.job("j").string_at({"status", "secretHash"}), before);
+  EXPECT_TRUE(matches());
+  EXPECT_EQ(cluster.api.store.all(kSecrets).size(), 1u);
+}
+
+TEST_F(OperatorRefusalTest, M18_WithoutAKeyNoJobHasAHash) {
+  cluster.crash_all();
+  cluster.secret_key = "";
+  cluster.start_operator();
+  create_running(usual_job());
+  EXPECT_EQ(cluster.api.store.all(kSecrets).size(), 1u);
+  EXPECT_EQ(cluster.job("j").string_at({"status", "secretHash"}), "");
+}
+
+TEST_F(OperatorRefusalTest, M19_AFullQuotaOfSecretsDoesNotHoldUpPodsOfASecretThatIsThere) {
+  create_running(usual_job());
+  cluster.api.intercept = [](const http::Request& request) {
+    const bool makes = request.method == "POST" && request.target.ends_with("/secrets");
+    return makes ? std::optional(status_answer(403, "Forbidden", "exceeded quota: secrets"))
+                 : std::nullopt;
+  };
+  const std::string before = cluster.uid("j-learner-0");
+  fail("j-learner-0");
+  cluster.settle();
+  EXPECT_NE(cluster.uid("j-learner-0"), before);
+  EXPECT_EQ(message("Blocked"), "");
 }
 
 TEST_F(OperatorRefusalTest, ASecretThatIsRefusedIsToldOf) {

@@ -49,6 +49,8 @@ struct Observed {
   std::int64_t saved_until = 0;      // the generation that was saved last
   std::string collides_with{};       // an older job whose pods have the names of this one's
   std::string blocked{};             // why pods cannot be made at present
+  std::string secret_hash{};         // of the job's secret, if this operator knows it
+  bool made_secret = false;          // by this operator: it was not there
   std::chrono::milliseconds hold{};  // so long no pod is to be made
   WallTime now{};
   ClusterNames names{};
@@ -79,7 +81,9 @@ struct CreateService {
 struct DeleteService {
   std::string name{};
 };
-struct CreateSecret {};
+struct CreateSecret {
+  bool was_there = false;  // a pod has mounted it: one that is refused is not worth to wait for
+};
 struct DeleteJob {};
 struct Adopt {  // becomes the job's
   Orphan orphan{};

@@ -55,6 +55,7 @@ Plan Planner::run() {
   }
   if (!last_good_ && sync_spec()) return std::move(out_);
   if (is_new) admit();
+  if (seen_.made_secret) note_secret();
   name_pods_for_scale();
   if (deadline_passed()) return finish();
   if (job_.form == Form::kTasks) {
@@ -166,12 +167,22 @@ void Planner::admit() {
                          : job_.form == Form::kTemplate && status_.number("replicas") == 0;
   status_.enter(kPending, waits ? "job is pending since no replicas assigned." : "job created.");
   status_["secretName"] = secret_name(job_);
+  if (!seen_.secret_hash.empty()) status_["secretHash"] = seen_.secret_hash;
   for (const char* const counter : {"restarts", "reschedules", "spentRestarts", "readyReplicas"}) {
     if (status_.find(counter) == nullptr) status_.set_number(counter, 0);
   }
   if (!job_.restarted_at.empty()) status_["restartedAt"] = job_.restarted_at;
   tell("Normal", "JobPending", "job created.");
   for (const std::string& warning : job_.warnings) tell("Warning", "JobWarning", warning);
+}
+
+// Of a secret that was made again, with another key perhaps.
+void Planner::note_secret() {
+  if (seen_.secret_hash.empty()) {
+    status_.erase("secretHash");
+  } else {
+    status_["secretHash"] = seen_.secret_hash;
+  }
 }
 
 Status Planner::check_form() {
@@ -325,7 +336,12 @@ void Planner::support() {
   if (std::ranges::find(seen_.services, name) == seen_.services.end()) {
     first.emplace_back(CreateService{make_service(job_)});
   }
-  if (plans<CreatePod>()) first.emplace_back(CreateSecret{});
+  if (plans<CreatePod>()) {
+    first.emplace_back(
+        CreateSecret{.was_there = std::ranges::any_of(seen_.pods, [](const Pod& pod) {
+                       return pod.ready || pod.phase == "Running" || pod.exit_code;
+                     })});
+  }
   out_.actions.insert(out_.actions.begin(), std::make_move_iterator(first.begin()),
                       std::make_move_iterator(first.end()));
 }

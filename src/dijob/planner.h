@@ -25,6 +25,7 @@ class Planner {
  private:
   // planner.cc: what all jobs have in common.
   void admit();
+  void note_secret();
   Status settle();  // sizes, then whether the job can run
   bool use_last_good(const Status& bad);
   void settle_size();

@@ -109,25 +109,15 @@ void Api::find_job(Asked asked, Action action) {
       return answer(asked, failed({Code::kUnauthorized, "the bearer token is not the right one"}));
     }
     if (!view) return answer(asked, failed(view.error()));
+    const Status allowed = authenticator_->check_job(asked.call->request().headers, view->object);
+    if (!allowed.ok()) return answer(asked, failed(allowed));
     auto job = dijob::read_job(view->object);
     if (!job) return answer(asked, failed({Code::kInvalid, job.error().message()}));
     dijob::use_chosen_size(*job, view->object);
-    authorize({asked, *std::move(view), *std::move(job)}, action);
+    const Status generation = check_generation(asked.route.id, *job, view->object);
+    if (!generation.ok()) return answer(asked, failed(generation));
+    (this->*action)({asked, *std::move(view), *std::move(job)});
   });
-}
-
-void Api::authorize(About about, Action action) {
-  const auto shared = std::make_shared<const About>(std::move(about));
-  authenticator_->check_job(
-      shared->asked.call->request().headers, shared->view.object,
-      [this, shared, action, alive = std::weak_ptr(alive_)](const Status& allowed) {
-        if (alive.expired()) return;
-        if (!allowed.ok()) return answer(shared->asked, failed(allowed));
-        const Status generation =
-            check_generation(shared->asked.route.id, shared->job, shared->view.object);
-        if (!generation.ok()) return answer(shared->asked, failed(generation));
-        (this->*action)(*shared);
-      });
 }
 
 void Api::get_replicas(const About& about) {
@@ -221,10 +211,7 @@ void Api::follow_jobs() {
     moved(before, -1);
     moved(now, 1);
   };
-  handler.on_deleted = [this, moved, weak](const kube::ObjectPtr& last, bool) {
-    moved(last, -1);
-    if (!weak.expired()) authenticator_->forget(last->uid());
-  };
+  handler.on_deleted = [moved](const kube::ObjectPtr& last, bool) { moved(last, -1); };
   source_.jobs().add_handler(std::move(handler));
 
   for (const char* phase :

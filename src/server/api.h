@@ -62,7 +62,6 @@ class Api {
 
   static Action find_action(std::string_view method, Subject subject);
   void find_job(Asked asked, Action action);
-  void authorize(About about, Action action);
 
   void get_replicas(const About& about);
   void add_replicas(const About& about) { resize_job(about, Direction::kAdd); }

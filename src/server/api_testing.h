@@ -65,7 +65,7 @@ class FakeCall final : public http::ServerCall {
 // A whole server, as a process has it: several may share one cluster.
 struct Replica {
   Replica(kube::testing::SimLoop& loop, kube::testing::FakeApi& cluster, const AuthOptions& auth)
-      : client(loop, cluster), api(client, metrics, *Authenticator::make(client, auth), {}) {
+      : client(loop, cluster), api(client, metrics, *Authenticator::make(auth), {}) {
     api.start();
   }
   kube::Client client;

@@ -1,19 +1,16 @@
 #include "server/auth.h"
 
-#include "http/base64.h"
+#include "dijob/job_secret.h"
 #include "io/crypto.h"
 
 #include <span>
+#include <string_view>
 #include <utility>
 
 namespace divisi::server {
 namespace {
 
 constexpr std::size_t kMaxTokenBytes = 4096;
-
-// A secret that was replaced is read again, but a caller with a wrong one cannot make us read it
-// all the time.
-constexpr auto kReadAgainAfter = std::chrono::seconds(5);
 
 std::string_view bearer(const http::Headers& headers) {
   constexpr std::string_view kScheme = "bearer ";
@@ -36,9 +33,8 @@ Status refused() {
 
 }  // namespace
 
-Result<std::unique_ptr<Authenticator>> Authenticator::make(kube::Client& client,
-                                                           AuthOptions options) {
-  std::unique_ptr<Authenticator> made(new Authenticator(client, std::move(options)));
+Result<std::unique_ptr<Authenticator>> Authenticator::make(AuthOptions options) {
+  std::unique_ptr<Authenticator> made(new Authenticator(std::move(options)));
   if (made->options_.mode == AuthMode::kToken) {
     if (Status status = made->load_token(); !status.ok()) return failure(std::move(status));
   }
@@ -71,46 +67,10 @@ Status Authenticator::check_caller(const http::Headers& headers) {
   return same_token(given, token_) ? Status() : refused();
 }
 
-void Authenticator::check_job(const http::Headers& headers, const json::Value& object,
-                              std::function<void(Status)> done) {
-  if (options_.mode != AuthMode::kJobSecret) return done(check_caller(headers));
-  const std::string uid(object.string_at({"metadata", "uid"}));
-  const std::string_view given = bearer(headers);
-  if (const auto known = secrets_.find(uid); known != secrets_.end()) {
-    if (same_token(given, known->second.text)) return done({});
-    if (client_.reactor().now() - known->second.read < kReadAgainAfter) return done(refused());
-  }
-  read_secret(object, [this, uid, given = std::string(given), done = std::move(done),
-                       alive = std::weak_ptr(alive_)](Result<std::string> secret) {
-    if (alive.expired()) return;
-    if (!secret) return done(std::move(secret).error());
-    const bool right = same_token(given, *secret);
-    secrets_[uid] = {*std::move(secret), client_.reactor().now()};
-    done(right ? Status() : refused());
-  });
-}
-
-void Authenticator::read_secret(const json::Value& object,
-                                std::function<void(Result<std::string>)> done) {
-  const std::string space(object.string_at({"metadata", "namespace"}));
-  const std::string name(object.string_at({"status", "secretName"}));
-  if (name.empty()) {
-    return done(failure(Code::kUnauthorized, "job {}/{} has no secret yet", space,
-                        object.string_at({"metadata", "name"})));
-  }
-  client_.get(kube::resources::secrets(), space, name, {},
-              [done = std::move(done)](const Result<json::Value>& secret) {
-                if (!secret && secret.error().code() != Code::kNotFound) {
-                  return done(failure(Code::kInternal, "{}", secret.error().message()));
-                }
-                const auto text = secret
-                                      ? http::decode_base64(secret->string_at({"data", "secret"}))
-                                      : std::nullopt;
-                if (!text || text->empty()) {
-                  return done(failure(Code::kUnauthorized, "the secret of the job is not there"));
-                }
-                done(*text);
-              });
+Status Authenticator::check_job(const http::Headers& headers, const json::Value& object) {
+  if (options_.mode != AuthMode::kJobSecret) return check_caller(headers);
+  const bool right = dijob::has_hash(bearer(headers), object.string_at({"status", "secretHash"}));
+  return right ? Status() : refused();
 }
 
 }  // namespace divisi::server

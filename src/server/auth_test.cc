@@ -1,7 +1,7 @@
 // Who may ask.
 #include "server/auth.h"
 
-#include "http/base64.h"
+#include "dijob/job_secret.h"
 #include "server/api_testing.h"
 
 #include <cstdio>
@@ -22,31 +22,16 @@ class AuthTest : public ApiFixture {
  protected:
   ~AuthTest() override { std::remove(file_.c_str()); }
 
-  void put_secret(const std::string& name, const std::string& secret) {
-    json::Value made;
-    made["metadata"]["name"] = name;
-    made["data"]["secret"] = http::encode_base64(secret);
-    put(kSecrets, made);
-  }
   void put_secret_job(const std::string& name, const std::string& secret) {
     put_tasks_job(name);
     json::Value with = job(name);
-    with["status"]["secretName"] = name + "-secret";
+    with["status"]["secretHash"] = dijob::hash_secret(secret, with.string_at({"metadata", "uid"}));
     put(kJobs, with);
-    put_secret(name + "-secret", secret);
+    loop_.run_for(1s);
   }
   void write_token(const std::string& text) { std::ofstream(file_) << text; }
-  int reads_of_secrets() {
-    const int seen = reads_;
-    cluster_.intercept = [this](const http::Request& request) -> std::optional<http::Response> {
-      if (request.target.find("/secrets/") != std::string::npos) ++reads_;
-      return std::nullopt;
-    };
-    return seen;
-  }
 
   const std::string file_ = ::testing::TempDir() + "server_auth_test_token";
-  int reads_ = 0;
 };
 
 TEST_F(AuthTest, OD36_AJobsSecretSpeaksForThatJobAndNoOther) {
@@ -90,41 +75,49 @@ TEST_F(AuthTest, OD36_NoneIsAskedForUnlessConfigured) {
   EXPECT_EQ(ask("GET", kReplicas)->status, 200);
 }
 
-TEST_F(AuthTest, ASecretIsReadOnceAndAgainWhenItDoesNotFit) {
+TEST_F(AuthTest, M18_CallersAreKnownByTheHashInTheStatusAndNoSecretIsRead) {
+  int reads = 0;
+  cluster_.intercept = [&](const http::Request& request) -> std::optional<http::Response> {
+    reads += request.target.find("/secrets") != std::string::npos ? 1 : 0;
+    return std::nullopt;
+  };
   put_secret_job("rl", "aaaa");
   restart({.mode = AuthMode::kJobSecret});
-  reads_of_secrets();
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 200);
-  EXPECT_EQ(reads_of_secrets(), 1);
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(ask("GET", kReplicas, "", bearer("wrong"))->status, 401);
-  EXPECT_EQ(reads_of_secrets(), 1) << "a wrong token does not make us read all the time";
-  loop_.run_for(6s);
-  put_secret("rl-secret", "cccc");
-  EXPECT_EQ(ask("GET", kReplicas, "", bearer("cccc"))->status, 200);
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 200);
+  const std::string hash(job().string_at({"status", "secretHash"}));
+  EXPECT_EQ(hash.find("aaaa"), std::string::npos);
+  for (const std::string& wrong : {std::string("aaab"), std::string("aaa"), hash,
+                                   hash.substr(hash.find(':') + 1), std::string(":")}) {
+    EXPECT_EQ(ask("GET", kReplicas, "", bearer(wrong))->status, 401) << wrong;
+  }
+  put_secret_job("rl", "cccc");
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("cccc"))->status, 200) << "a secret made again";
   EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 401);
+  EXPECT_EQ(reads, 0);
 }
 
-TEST_F(AuthTest, AJobWithoutASecretLetsNobodyIn) {
+TEST_F(AuthTest, M18_AJobWithoutAHashLetsNobodyIn) {
   put_tasks_job();
   restart({.mode = AuthMode::kJobSecret});
-  EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 401);
-  json::Value with = job();
-  with["status"]["secretName"] = "none";
-  put(kJobs, with);
-  loop_.run_for(1s);
-  EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 401);
-  put_secret("none", "");
-  EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 401);
+  for (const char* hash : {"", ":", "salt", "salt:", ":aaaa", "salt:aaaa"}) {
+    json::Value with = job();
+    with["status"]["secretHash"] = hash;
+    put(kJobs, with);
+    loop_.run_for(1s);
+    for (const char* token : {"aaaa", "salt", ":", "salt:"}) {
+      EXPECT_EQ(ask("GET", kReplicas, "", bearer(token))->status, 401) << hash;
+    }
+  }
 }
 
-TEST_F(AuthTest, ASecretThatTheClusterDoesNotShowUsIs500) {
+TEST_F(AuthTest, AJobThatMakesNoSenseIsNotShownToStrangersEither) {
   put_secret_job("rl", "aaaa");
+  json::Value bad = job();
+  bad["spec"]["tasks"] = "none";
+  put(kJobs, bad);
   restart({.mode = AuthMode::kJobSecret});
-  cluster_.intercept = [](const http::Request& request) -> std::optional<http::Response> {
-    if (request.target.find("/secrets/") == std::string::npos) return std::nullopt;
-    return kube::testing::status_answer(403, "Forbidden", "no secrets for you");
-  };
-  EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 500);
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("wrong"))->status, 401);
+  EXPECT_EQ(ask("GET", kReplicas, "", bearer("aaaa"))->status, 400);
 }
 
 TEST_F(AuthTest, OneTokenSpeaksForAllAndMayBeReplaced) {
@@ -144,12 +137,11 @@ TEST_F(AuthTest, OneTokenSpeaksForAllAndMayBeReplaced) {
 }
 
 TEST_F(AuthTest, ATokenFileThatIsNoneStopsTheStart) {
-  kube::Client client(loop_, cluster_);
-  const auto missing = Authenticator::make(client, {AuthMode::kToken, file_});
+  const auto missing = Authenticator::make({AuthMode::kToken, file_});
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message().find(file_), std::string::npos) << missing.error().message();
   write_token(" \n");
-  const auto empty = Authenticator::make(client, {AuthMode::kToken, file_});
+  const auto empty = Authenticator::make({AuthMode::kToken, file_});
   ASSERT_FALSE(empty);
   EXPECT_NE(empty.error().message().find("is empty"), std::string::npos);
 }

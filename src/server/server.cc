@@ -68,7 +68,7 @@ class TwoPorts final : public Server {
 
 Result<std::unique_ptr<Server>> Server::start(io::Reactor& reactor, kube::Client& client,
                                               ServerOptions options) {
-  DIVISI_TRY(auto authenticator, Authenticator::make(client, options.auth));
+  DIVISI_TRY(auto authenticator, Authenticator::make(options.auth));
   auto server = std::make_unique<TwoPorts>(client, std::move(authenticator), std::move(options));
   if (Status status = server->listen(reactor); !status.ok()) {
     return failure(std::move(status));

@@ -43,8 +43,11 @@ def test_the_account_of_the_operator_may_make_secrets_and_not_read_them(node):
     who = "--as=system:serviceaccount:di-system:di-operator"
     assert node.kubectl("auth", "can-i", "create", "secrets", who) == "yes\n"
     for what in ("get secrets", "list secrets", "delete secrets", "update pods", "create pods --subresource=exec",
-                 "delete nodes", "create dijobs"):
+                 "delete nodes", "create dijobs", "get secrets -n di-system"):
         assert node.run_kubectl("auth", "can-i", *what.split(), who).stdout == "no\n", what
+    key = ("get", "secrets/di-operator-secret-key", "-n", "di-system")
+    assert node.kubectl("auth", "can-i", *key, who) == "yes\n"
+    assert node.kubectl(*key, "-o", "name") == "secret/di-operator-secret-key\n"
 
 
 def test_the_account_of_the_server_reads_jobs_and_pods_and_patches_jobs(node):

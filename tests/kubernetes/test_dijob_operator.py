@@ -226,7 +226,7 @@ def test_O076_the_clean_policy_holds_for_gangs(jobs, kubelet, policy, phases, le
     wait_for("the cleaning", lambda: len(jobs.pods(name)) == left and not services(jobs, name))
 
 
-def test_a_bad_job_is_warned_of_when_it_is_submitted_and_refused_when_that_is_wanted(jobs, control_plane):
+def test_a_bad_job_is_warned_of_or_refused_while_that_is_wanted(jobs, control_plane):
     text = (DEPLOY / "admission.yaml").read_text()
     control_plane.kubectl("apply", "-f", "-", stdin=text)
 
@@ -239,6 +239,12 @@ def test_a_bad_job_is_warned_of_when_it_is_submitted_and_refused_when_that_is_wa
             said := submit(f"warned-{time.monotonic_ns()}", *twice)).stderr and said)
         assert warned.returncode == 0 and "the number of collector task is more than one" in warned.stderr
         assert submit("fine", *FOUR).stderr == ""
+        binding = "validatingadmissionpolicybindings/dijobs.diengine.opendilab.org"
+
+        def action_becomes(action):
+            wait_for(f"the policy to say {action}",
+                     lambda: control_plane.get(*binding.split("/"))["spec"]["validationActions"] == [action])
+
         with operator(control_plane, "--namespace=nowhere", "--strict-admission", "--sync-period=1s") as strict:
             for _ in range(2):  # also when somebody applies the file again
                 refused = wait_for("the strict policy", lambda: (
@@ -247,8 +253,15 @@ def test_a_bad_job_is_warned_of_when_it_is_submitted_and_refused_when_that_is_wa
                 control_plane.kubectl("apply", "-f", "-", stdin=text)
             control_plane.kubectl("delete", "-f", "-", stdin=text)
             strict.says("there is no policy")
-        control_plane.kubectl("apply", "-f", "-", stdin=text)
-        binding = "validatingadmissionpolicybindings/dijobs.diengine.opendilab.org"
+            control_plane.kubectl("apply", "-f", "-", stdin=text)
+            action_becomes("Deny")
+            first = {"apiVersion": "diengine.opendilab.org/v1alpha1", "kind": "DIJob",
+                     "metadata": {"name": "first.generation-" + "x" * 60},
+                     "spec": {"coordinator": {"template": template("true")}}}
+            passed = control_plane.run_kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(first))
+            assert (passed.returncode, passed.stderr) == (0, "")
+        with operator(control_plane, "--namespace=nowhere"):
+            action_becomes("Warn")
         account = "--as=system:serviceaccount:di-system:di-operator"
         assert control_plane.run_kubectl("auth", "can-i", "patch", binding, account).stdout.strip() == "yes"
         assert control_plane.run_kubectl("auth", "can-i", "patch", binding + "x", account).stdout.strip() == "no"
@@ -277,7 +290,7 @@ def ask(port, path, body=None, token=None, method="GET"):
         return error.code, json.loads(error.read())
 
 
-def test_di_server_resizes_on_both_ports_and_asks_for_the_secret_of_the_job_when_told_to(jobs, kubelet, control_plane):
+def test_M18_di_server_resizes_on_both_ports_and_asks_for_the_secret_of_the_job_when_told_to(jobs, kubelet, control_plane):
     start(jobs, kubelet, "served", *FOUR)
     replicas = "/v2alpha1/job/default.served/replicas"
     with server(control_plane) as process:

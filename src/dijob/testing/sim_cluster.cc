@@ -48,9 +48,9 @@ std::size_t SimCluster::start_operator() {
   OperatorOptions options;
   options.force_delete_after = force_delete_after;
   options.wall_clock = [this] { return loop.wall() + skew; };
-  options.make_secret = [this] { return fmt::format("{:064x}", ++next_secret_); };
   options.instance = fmt::format("di-operator-{}", operators_.size());
   operators_.push_back(std::make_unique<Instance>(*this, std::move(options)));
+  operators_.back()->jobs.use_secret_key(secret_key);
   operators_.back()->jobs.start();
   return operators_.size() - 1;
 }

@@ -45,6 +45,7 @@ class SimCluster {
   std::function<void(const Change&)> on_change{};
   // What the operators' clock is ahead of the server's.
   std::chrono::seconds skew{0};
+  std::string secret_key = "key";                             // of operators started from now on
   io::Duration force_delete_after = std::chrono::minutes(5);  // of operators started from now on
 
   // --- operators ---
@@ -87,7 +88,6 @@ class SimCluster {
   std::vector<std::string> names_of(const char* collection, const std::string& job) const;
 
   std::vector<std::unique_ptr<Instance>> operators_;
-  std::uint64_t next_secret_ = 0;
 };
 
 inline std::string in_default(const std::string& name) {
