@@ -234,7 +234,7 @@ class Node {
   void grant_after_relay(Lock& lock, const LinkPtr& acknowledged_by);
   void note_relayed(Outbound& out, int source, std::size_t bytes);  // mutex_ held
   std::set<int> take_relayed(Outbound& out) const;                  // mutex_ held
-  std::uint64_t relay_backlog(const Link& source) const;            // mutex_ held
+  std::uint64_t relay_backlog(int source) const;                    // mutex_ held
   void update_grant(Link& link);                                    // mutex_ held
   void schedule_ack(const LinkPtr& link);
   std::uint64_t least_window() const;

@@ -160,10 +160,13 @@ bool Node::preferred(const Connection& connection, const Identity& peer) const {
 
 Handshake::Verdict Node::admit(const Connection& connection, const Identity& peer) {
   LinkPtr existing;
-  std::uint64_t credit = 0;
+  std::uint64_t room = 0;
+  std::uint64_t backlog = 0;
   {
     const Lock lock(mutex_);
-    credit = window();
+    room = window();
+    // A predecessor's, too.
+    backlog = relay_backlog(peer.node);
     if (const auto found = links_.find(peer.node); found != links_.end()) existing = found->second;
     const bool is_linked = existing && existing->peer.incarnation == peer.incarnation;
     if ((closing_ || !welcoming_) && !is_linked) {
@@ -189,7 +192,8 @@ Handshake::Verdict Node::admit(const Connection& connection, const Identity& pee
     std::erase(greeting_, other);
     if (other->dialer() && other->dialer() != connection.dialer()) redial_later(other->dialer());
   }
-  if (!existing) return {RejectCode::kProtocol, "", {0, credit, false}};
+  const Resume from_the_beginning{0, room - std::min(room, backlog), false};
+  if (!existing) return {RejectCode::kProtocol, "", from_the_beginning};
   const bool has_connection = existing->connection && existing->connection.get() != &connection;
   if (existing->peer.incarnation != peer.incarnation) {
     const auto silence = reactor_.now() - existing->last_heard;
@@ -200,7 +204,7 @@ Handshake::Verdict Node::admit(const Connection& connection, const Identity& pee
                           peer.node, existing->peer.listen),
               {}};
     }
-    return {RejectCode::kProtocol, "", {0, credit, false}};
+    return {RejectCode::kProtocol, "", from_the_beginning};
   }
   if (has_connection) {
     // The same side dialled again: it has given the old connection up.
@@ -210,10 +214,10 @@ Handshake::Verdict Node::admit(const Connection& connection, const Identity& pee
     }
     detach(existing, "replaced by a new connection");
   }
-  const std::uint64_t queued = existing->gauge->queued.load();
+  const std::uint64_t queued = std::max(existing->gauge->queued.load(), backlog);
   return {RejectCode::kProtocol,
           "",
-          {existing->in.received(), credit - std::min(credit, queued), existing->attachment != 0}};
+          {existing->in.received(), room - std::min(room, queued), existing->attachment != 0}};
 }
 
 void Node::greeted(const std::shared_ptr<Connection>& connection) {

@@ -264,7 +264,6 @@ Status Node::resume(const LinkPtr& link, Connection& connection) {
   count_queued(out, before);
   if (std::exchange(out.lost, false)) queued_bytes_ += out.log.bytes();
   out.dead = false;
-  take_relayed(out);
   out.progress_at = reactor_.now();
   link->acknowledged_then = out.log.acknowledged();
   if (links_.contains(link->peer.node)) {  // not its first connection

@@ -242,12 +242,12 @@ std::uint64_t Node::window() const {
 
 // The most that another leaf has not yet taken of what this one sent. Without the lost: nobody
 // waits for them.
-std::uint64_t Node::relay_backlog(const Link& source) const {
+std::uint64_t Node::relay_backlog(int source) const {
   std::uint64_t most = 0;
   if (!options_.relay) return most;
   for (const LinkPtr& link : link_list_) {
-    if (link.get() == &source || link->out.lost) continue;
-    const auto found = link->out.relayed_from.find(source.peer.node);
+    if (link->peer.node == source || link->out.lost) continue;
+    const auto found = link->out.relayed_from.find(source);
     if (found != link->out.relayed_from.end()) most = std::max(most, found->second);
   }
   return most;
@@ -256,7 +256,7 @@ std::uint64_t Node::relay_backlog(const Link& source) const {
 void Node::update_grant(Link& link) {
   const std::uint64_t room = window();
   // What waits at a hub for the slowest other leaf counts as not consumed.
-  const std::uint64_t queued = std::max(link.gauge->queued.load(), relay_backlog(link));
+  const std::uint64_t queued = std::max(link.gauge->queued.load(), relay_backlog(link.peer.node));
   const std::uint64_t received = link.in.connection_bytes() + link.connection->reader().padding();
   link.out.grant = std::max(link.out.grant, received + room - std::min(room, queued));
 }

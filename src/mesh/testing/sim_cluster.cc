@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <span>
 
 namespace divisi::mesh::testing {
 
@@ -53,20 +54,29 @@ SimCluster::Tally& SimCluster::Tally::operator+=(const Tally& other) {
   back += other.back;
   left += other.left;
   restarts += other.restarts;
+  gone += other.gone;
+  parting += other.parting;
+  relayed += other.relayed;
   return *this;
+}
+
+std::size_t SimCluster::Traffic::missing() const {
+  const auto rest = std::span(expected).subspan(next);
+  return skipped + static_cast<std::size_t>(std::ranges::count_if(rest, &Sent::due));
 }
 
 SimCluster::SimCluster(std::uint64_t seed) : world_(seed), count_(2) {
   if (chance(0.5)) count_ = static_cast<int>(between(3, 4));
+  relay_ = count_ > 2 && chance(0.4);
   // A random tree keeps them together; more pairs, and pairs that dial each other, on top.
   dials_.resize(static_cast<std::size_t>(count_));
   for (int id = 1; id < count_; ++id) {
-    const int other = static_cast<int>(between(0, static_cast<std::uint64_t>(id) - 1));
+    const int other = relay_ ? 0 : static_cast<int>(between(0, static_cast<std::uint64_t>(id) - 1));
     const bool back = chance(0.5);
     dials_[static_cast<std::size_t>(back ? other : id)].insert(back ? id : other);
     if (chance(0.3)) dials_[static_cast<std::size_t>(back ? id : other)].insert(back ? other : id);
   }
-  for (int id = 0; id < count_; ++id) {
+  for (int id = 0; id < count_ && !relay_; ++id) {
     const int other = static_cast<int>(between(0, static_cast<std::uint64_t>(count_) - 1));
     if (chance(0.3)) dials_[static_cast<std::size_t>(id)].insert(other);  // perhaps itself
   }
@@ -77,7 +87,7 @@ SimCluster::SimCluster(std::uint64_t seed) : world_(seed), count_(2) {
   options_.self.job = "sim";
   largest_ = chance(0.2) ? 700'000 : chance(0.5) ? 20'000 : 300;
   world_.weather.least_moved = largest_ / 500;
-  late_ = chance(0.15);
+  late_ = !relay_ && chance(0.15);
   topics_ = late_ ? 1 : static_cast<int>(between(1, 3));
   droppable_ = chance(0.3);
   for (int id = 0; id < count_; ++id) {
@@ -114,6 +124,17 @@ void SimCluster::start(int id) {
   options.self.node = id;
   options.self.incarnation = process.incarnation;
   options.listen = address_of(id);
+  if (relay_ && id == 0) {
+    options.relay = true;
+    options.expected_peers = count_ - 1;
+  } else if (relay_) {
+    // What has not come to the hub yet may come to this leaf, too.
+    for (const auto& [sender, events] : to_all_leaves_) {
+      Traffic& traffic = traffic_[{sender, process.incarnation}];
+      traffic.expected = events;
+      traffic.relayed = true;
+    }
+  }
   for (const int other : dials_[static_cast<std::size_t>(id)])
     options.dial.push_back(address_of(other));
   auto node = Node::start(*process.reactor, options,
@@ -122,6 +143,9 @@ void SimCluster::start(int id) {
                           });
   if (!node) return fail("start: " + node.error().message());
   process.node = *std::move(node);
+  if (relay_ && id == 0) {
+    for (const int other : gone_) tell_of_death(process, other);
+  }
   if (!late_) {
     subscribe(process);
     if (chance(0.5)) process.node->ready();
@@ -150,6 +174,13 @@ void SimCluster::kill(int id) {
   process.loop.reset();
   process.reactor.reset();
   processes_.erase(id);
+  if (!relay_ || id != 0) return;
+  // What the hub had taken and not handed on is gone with it.
+  for (auto& [pair, traffic] : traffic_) {
+    if (!traffic.relayed) continue;
+    traffic.skipped = 0;
+    for (Sent& event : traffic.expected) event.due = false;
+  }
 }
 
 // A loop whose real time is up goes on in its own thread: the simulation waits until that thread
@@ -191,8 +222,8 @@ void SimCluster::delivered(Process& process, std::uint64_t sender, std::uint64_t
   Traffic& traffic = traffic_[{sender, process.incarnation}];
   while (traffic.next < traffic.expected.size() &&
          traffic.expected[traffic.next].number != number) {
+    traffic.skipped += traffic.expected[traffic.next].due ? 1 : 0;
     ++traffic.next;
-    ++traffic.skipped;
   }
   if (traffic.next == traffic.expected.size()) {
     return fail(
@@ -203,6 +234,7 @@ void SimCluster::delivered(Process& process, std::uint64_t sender, std::uint64_t
                             traffic.expected[traffic.next].size));
   }
   ++traffic.next;
+  tally_.relayed += traffic.relayed ? 1 : 0;
   for (std::size_t i = 0; i < bytes.size(); i += bytes.size() < 100 ? 1 : 97) {
     if (bytes.data()[i] != pattern(number, i)) {
       return fail(fmt::format("event {} is damaged at byte {}", number, i));
@@ -238,6 +270,9 @@ void SimCluster::send(Process& process, std::size_t size, const SendOptions& opt
     if (accepted) {
       ++tally_.accepted;
       traffic.expected.push_back({number, size});
+      if (relay_ && process.id != 0 && options.to.kind == Target::Kind::kAll) {
+        expect_relayed(process, after, {number, size});
+      }
     }
     tally_.dropped += dropped;
     // Without having been accepted, this event is one of those.
@@ -247,6 +282,24 @@ void SimCluster::send(Process& process, std::size_t size, const SendOptions& opt
       fail(fmt::format("event {} from node {} to node {} vanished without a word", number,
                        process.id, id));
     }
+  }
+}
+
+// An event that a leaf queued for its hub will come to the other leaves, too: for certain to those
+// that the hub knows.
+void SimCluster::expect_relayed(const Process& leaf, const Outcome& to_hub, const Sent& event) {
+  const auto hub = processes_.find(0);
+  const bool is_present = hub != processes_.end() && hub->second.incarnation == to_hub.incarnation;
+  std::set<std::uint64_t> known;
+  if (is_present) {
+    for (const PeerInfo& peer : hub->second.node->peers()) known.insert(peer.incarnation);
+  }
+  to_all_leaves_[leaf.incarnation].push_back({event.number, event.size, false});
+  for (const auto& [id, other] : processes_) {
+    if (id == 0 || id == leaf.id) continue;
+    Traffic& traffic = traffic_[{leaf.incarnation, other.incarnation}];
+    traffic.relayed = true;
+    traffic.expected.push_back({event.number, event.size, known.contains(other.incarnation)});
   }
 }
 
@@ -297,16 +350,43 @@ void SimCluster::do_harm() {
     }
     return;
   }
-  if (processes_.empty() || chance(0.5)) return;
+  if (!processes_.empty() && chance(0.5)) harm_a_process();
+}
+
+// It dies and comes back, or stays away. Its launcher may tell the others, or they see nothing but
+// its silence.
+void SimCluster::harm_a_process() {
   const int id =
       std::next(processes_.begin(), static_cast<long>(between(0, processes_.size() - 1)))->first;
   // A host that dies takes the whole switch with it, and nobody hears of the end.
   if (chance(0.3)) {
-    for (const auto& wire : wires) wire->vanish();
+    for (const auto& wire : world_.wires()) wire->vanish();
   }
   kill(id);
+  if (processes_.size() >= 2 && chance(0.4)) return die_for_good(id);
   ++tally_.restarts;
-  world_.after(world_.random().duration(4s), [this, id] { start(id); });
+  const auto away = world_.random().duration(4s);
+  if (chance(0.3)) {
+    world_.after(world_.random().duration(away), [this, id] {
+      for (auto& [survivor, process] : processes_) process.node->peer_died(id);
+    });
+  }
+  world_.after(away, [this, id] { start(id); });
+}
+
+void SimCluster::die_for_good(int id) {
+  ++tally_.gone;
+  gone_.insert(id);
+  // A hub that waits for its leaves would wait for ever.
+  const auto hub = processes_.find(0);
+  const bool must_know = relay_ && hub != processes_.end() && !hub->second.node->joined();
+  if (!must_know && chance(0.5)) return;
+  for (auto& [survivor, process] : processes_) tell_of_death(process, id);
+}
+
+void SimCluster::tell_of_death(Process& process, int id) {
+  process.mourned.insert(id);
+  process.node->peer_died(id, *io::Address::parse(address_of(id)));
 }
 
 void SimCluster::check_bounds() {
@@ -314,15 +394,19 @@ void SimCluster::check_bounds() {
   const std::size_t slack = largest_ + 1'000;
   for (const auto& [id, process] : processes_) {
     for (const PeerStats& peer : process.node->stats().peers) {
-      // Of latest_only one of each topic may be there beyond the bound.
+      // Of latest_only one of each topic may be there beyond the bound; and at a hub the window of
+      // each other leaf.
+      const std::size_t sources =
+          relay_ && id == 0 ? static_cast<std::size_t>(count_) - 1 : std::size_t{1};
       const std::size_t bound =
-          options_.queue_bytes + slack * (droppable_ ? 1 + static_cast<std::size_t>(topics_) : 1);
+          sources *
+          (options_.queue_bytes + slack * (droppable_ ? 1 + static_cast<std::size_t>(topics_) : 1));
       if (peer.queued_bytes > bound) {
         fail(fmt::format("node {} keeps {} bytes for node {}, more than {}", id, peer.queued_bytes,
                          peer.node, bound));
       }
       const auto other = processes_.find(peer.node);
-      if (droppable_ || late_ || other == processes_.end()) continue;
+      if (droppable_ || late_ || relay_ || other == processes_.end()) continue;
       // What has arrived and waits for its callback.
       const auto found = traffic_.find({other->second.incarnation, process.incarnation});
       if (found == traffic_.end()) continue;
@@ -339,7 +423,21 @@ void SimCluster::check_bounds() {
   }
 }
 
-bool SimCluster::drained(std::string* missing) const {
+std::size_t SimCluster::removed_between(const Process& from, const Process& to,
+                                        const Traffic& traffic) const {
+  if (!traffic.relayed) return traffic.removed;
+  const auto hub = processes_.find(0);
+  if (hub == processes_.end()) return 0;
+  std::size_t removed = 0;
+  const auto first_half = traffic_.find({from.incarnation, hub->second.incarnation});
+  if (first_half != traffic_.end()) removed += first_half->second.removed;
+  for (const PeerStats& peer : hub->second.node->stats().peers) {
+    if (peer.node == to.id) removed += peer.dropped;
+  }
+  return removed;
+}
+
+bool SimCluster::delivered_all(std::string* missing) const {
   for (const auto& [pair, traffic] : traffic_) {
     const Process* from = nullptr;
     const Process* to = nullptr;
@@ -348,31 +446,51 @@ bool SimCluster::drained(std::string* missing) const {
       if (process.incarnation == pair.second) to = &process;
     }
     if (from == nullptr || to == nullptr) continue;
-    const std::size_t rest = traffic.expected.size() - traffic.next;
-    if (traffic.skipped + rest == traffic.removed) continue;
+    const std::size_t rest = traffic.missing();
+    const std::size_t removed = removed_between(*from, *to, traffic);
+    if (traffic.relayed ? rest <= removed : rest == removed) continue;
     // Held back for a listener that came too late, and counted.
-    if (late_ && traffic.skipped + rest <= to->node->stats().unlistened + traffic.removed) continue;
-    *missing = fmt::format("node {} to node {}: {} accepted, {} delivered, {} dropped by policy",
-                           from->id, to->id, traffic.expected.size(),
-                           traffic.next - traffic.skipped, traffic.removed);
+    if (late_ && rest <= to->node->stats().unlistened + removed) continue;
+    *missing = fmt::format("node {} to node {}: {} accepted, {} of them not delivered, {} dropped",
+                           from->id, to->id, traffic.expected.size(), rest, removed);
     return false;
   }
-  for (const auto& [id, process] : processes_) {
-    for (const int other : dials_[static_cast<std::size_t>(id)]) {
-      if (other == id) continue;
-      const auto peers = process.node->peers();
-      const auto peer = std::find_if(peers.begin(), peers.end(),
-                                     [&](const PeerInfo& p) { return p.node == other; });
-      if (peer == peers.end() || !peer->connected || peer->lost) {
-        *missing = fmt::format("node {} is not linked with node {}", id, other);
-        return false;
-      }
-    }
-    if (!process.node->joined()) {
-      *missing = fmt::format("node {} has not joined: {}", id, process.node->join().message());
+  return true;
+}
+
+// With those that it dials, and those that are there.
+bool SimCluster::linked(const Process& process, std::string* missing) const {
+  bool waits_in_vain = relay_ && !gone_.empty();
+  std::map<int, PeerInfo> peers;
+  for (const PeerInfo& peer : process.node->peers()) peers[peer.node] = peer;
+  for (const int other : dials_[static_cast<std::size_t>(process.id)]) {
+    if (gone_.contains(other)) waits_in_vain = true;
+    if (other == process.id || gone_.contains(other)) continue;
+    const auto peer = peers.find(other);
+    if (peer == peers.end() || !peer->second.connected || peer->second.lost) {
+      *missing = fmt::format("node {} is not linked with node {}", process.id, other);
       return false;
     }
+  }
+  for (const auto& [other, peer] : peers) {
+    if (gone_.contains(other) && (!peer.lost || process.mourned.contains(other))) {
+      *missing = fmt::format("node {} still counts on node {}, which is dead", process.id, other);
+      return false;
+    }
+  }
+  if (!waits_in_vain && !process.node->joined()) {
+    *missing = fmt::format("node {} has not joined", process.id);
+    return false;
+  }
+  return true;
+}
+
+bool SimCluster::drained(std::string* missing) const {
+  if (!delivered_all(missing)) return false;
+  for (const auto& [id, process] : processes_) {
+    if (!linked(process, missing)) return false;
     for (const PeerStats& peer : process.node->stats().peers) {
+      if (gone_.contains(peer.node)) continue;  // kept for nobody, within its bound
       if (peer.queued_bytes == 0 && peer.unacknowledged == 0) continue;
       *missing = fmt::format("node {} waits for node {} to acknowledge {} frames, {} bytes", id,
                              peer.node, peer.unacknowledged, peer.queued_bytes);
@@ -415,14 +533,49 @@ void SimCluster::check_counters() {
   }
 }
 
+// A clean end: it has a lot to say before, and waits as long as its listeners take something.
 void SimCluster::leave_one() {
   if (processes_.size() < 2) return;
-  const int id = processes_.begin()->first;
-  std::vector<int> watchers;
-  for (const PeerInfo& peer : processes_[id].node->peers()) watchers.push_back(peer.node);
-  processes_[id].node->close(1ms);
+  const int id =
+      std::next(processes_.begin(), static_cast<long>(between(0, processes_.size() - 1)))->first;
+  Process& leaving = processes_[id];
+  std::set<int> watchers;
+  std::map<int, std::uint64_t> gaps;   // that the others knew of
+  std::map<int, std::size_t> dropped;  // events of this one, for them
+  for (const PeerInfo& peer : leaving.node->peers()) {
+    if (!gone_.contains(peer.node)) watchers.insert(peer.node);
+  }
+  for (auto& [other, process] : processes_) {
+    gaps[other] = process.node->stats().gaps;
+    dropped[other] = traffic_[{leaving.incarnation, process.incarnation}].missing();
+    process.reactor->slowest_callback = chance(0.5) ? 0ms : 700ms;
+  }
+  for (auto burst = between(0, 60); burst > 0; --burst) {
+    send(leaving, pick_size(), {Target::all(), Policy::kError});
+    ++tally_.parting;
+  }
+  const auto deadline = world_.now() + 200s;
+  while (!leaving.node->flushed() && world_.now() < deadline) {
+    world_.run_for(50ms);
+    check_bounds();
+  }
+  for (const GivenUp& peer : leaving.node->close(1ms)) {
+    if (!gone_.contains(peer.node)) fail(fmt::format("node {} gave up node {}", id, peer.node));
+  }
+  const std::uint64_t incarnation = leaving.incarnation;
   kill(id);
+  for (auto& [other, process] : processes_) process.reactor->slowest_callback = 0ms;
   world_.run_for(3s);
+  for (const auto& [other, process] : processes_) {
+    const std::size_t missing = traffic_[{incarnation, process.incarnation}].missing();
+    if (missing != dropped[other] && !late_) {
+      fail(fmt::format("node {} left, and node {} misses {} of its events, before that {}", id,
+                       other, missing, dropped[other]));
+    }
+    if (process.node->stats().gaps != gaps[other]) {
+      fail(fmt::format("node {} heard of a gap when node {} left", other, id));
+    }
+  }
   for (const int watcher : watchers) {
     if (processes_[watcher].seen[id] != PeerChange::kLeft) {
       fail(fmt::format("node {} did not hear that node {} left", watcher, id));
