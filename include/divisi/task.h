@@ -54,6 +54,7 @@ namespace detail {
 class FrontEnd;
 }
 namespace runtime {
+class Expected;
 class Router;
 class Session;
 class TaskCore;
@@ -77,6 +78,25 @@ class DIVISI_API Back {
   friend class runtime::Session;
   std::weak_ptr<runtime::Session> session_;
   std::weak_ptr<runtime::Suspended> suspended_;
+};
+
+// An event that will be waited for, made by Task::expect. The first one that comes from then on is
+// kept for wait(). When the object goes, nobody listens any more.
+class DIVISI_API Expectation {
+ public:
+  Expectation(Expectation&&) noexcept = default;
+  Expectation& operator=(Expectation&&) noexcept = default;
+
+  // As Task::wait_for; at once if the event has come. A wait that returned nothing may be repeated.
+  // UsageError: the event was given to an earlier wait, another thread waits, or this object was
+  // moved from. After the task's stop only what came before it is given.
+  std::optional<Args> wait(WaitForOptions options = {});
+
+ private:
+  friend class Task;
+  explicit Expectation(std::shared_ptr<runtime::Expected> expected) noexcept
+      : expected_(std::move(expected)) {}
+  std::shared_ptr<runtime::Expected> expected_;
 };
 
 class DIVISI_API Task {
@@ -257,6 +277,11 @@ class DIVISI_API Task {
   // Nothing: timeout, cancelled, stopped, the task failed, or (if asked for) it finishes. The
   // event must come from another thread or node.
   std::optional<Args> wait_for(std::string_view event, WaitForOptions options = {});
+
+  // Before an emit whose answer has a name of its own, which a peer could give before it knows that
+  // somebody waits:
+  //   auto reply = task.expect("reply_17"); task.emit("ask", 17); reply.wait();
+  [[nodiscard]] Expectation expect(std::string_view event);
 
   // The error of a listener that has not been raised yet, or null.
   std::exception_ptr stored_error() const;

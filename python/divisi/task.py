@@ -143,6 +143,33 @@ def _name_of(fn: Any) -> str:
     return getattr(fn, "__name__", None) or type(fn).__name__
 
 
+class Expectation:
+    """An event that will be waited for, made by :meth:`Task.expect`; also a context manager."""
+
+    def __init__(self, core: "_native.Expectation") -> None:
+        self._core = core
+
+    def wait(
+        self,
+        timeout: float = math.inf,
+        ignore_timeout_exception: bool = True,
+        wake_on_finish: bool = False,
+    ) -> Optional[Tuple[tuple, dict]]:
+        """As :meth:`Task.wait_for`; at once if the event has come. One that returned None may be
+        repeated; once the event was given, or after :meth:`close`, it is a UsageError."""
+        return self._core.wait(timeout, wake_on_finish, ignore_timeout_exception)
+
+    def close(self) -> None:
+        """Nobody listens any more. The end of the object, or of its ``with`` block, does the same."""
+        self._core.close()
+
+    def __enter__(self) -> "Expectation":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 class Task:
     """A pipeline of middleware that runs in iterations, and the events around it.
 
@@ -792,6 +819,19 @@ class Task:
         """
         self._need("wait_for")
         return self._core.wait_for(event, timeout, wake_on_finish, ignore_timeout_exception)
+
+    def expect(self, event: str) -> "Expectation":
+        """Announces that ``event`` will be waited for: the first one from here on is kept.
+
+        For an answer under a name of its own, which a peer could give before it knows that somebody
+        waits::
+
+            with task.expect("reply_17") as reply:
+                task.emit("ask", 17)
+                args, kwargs = reply.wait()
+        """
+        self._need("expect")
+        return Expectation(self._core.expect(event))
 
     def listened(self, event: str) -> bool:
         """Whether the event has a listener here."""

@@ -150,10 +150,11 @@ detail::Sleeper::Slept SignalSleeper::sleep(std::chrono::steady_clock::time_poin
   return Slept::kInterrupted;
 }
 
+namespace {
+
 template <class Target>
-Object wait_for(Target& target, std::string_view event, double timeout, bool wake_on_finish,
-                bool ignore_timeout) {
-  const auto capture = std::make_shared<PythonCapture>();
+Object wait_with(Target& target, const std::shared_ptr<PythonCapture>& capture,
+                 std::string_view event, double timeout, bool wake_on_finish, bool ignore_timeout) {
   std::optional<SignalSleeper> sleeper;
   if (SignalSleeper::is_needed()) sleeper.emplace();
   detail::WaitCall call{event,   duration_of(timeout),          wake_on_finish,
@@ -181,6 +182,36 @@ Object wait_for(Target& target, std::string_view event, double timeout, bool wak
     default: break;
   }
   return Object::share(Py_None);
+}
+
+}  // namespace
+
+template <class Target>
+Object wait_for(Target& target, std::string_view event, double timeout, bool wake_on_finish,
+                bool ignore_timeout) {
+  return wait_with(target, std::make_shared<PythonCapture>(), event, timeout, wake_on_finish,
+                   ignore_timeout);
+}
+
+Expectation::Expectation(Task& task, std::string_view event) : event_(event) {
+  const Unlock unlock;
+  expected_ = detail::FrontEnd::expect(task, event_, capture_);
+}
+
+Object Expectation::wait(double timeout, bool wake_on_finish, bool ignore_timeout) {
+  if (expected_ == nullptr) {
+    throw UsageError("the expected event '" + event_ +
+                     "' is closed: wait() before close() or the end of the with block");
+  }
+  const auto expected = expected_;  // another thread may close it
+  return wait_with(*expected, capture_, event_, timeout, wake_on_finish, ignore_timeout);
+}
+
+void Expectation::close() {
+  if (expected_ == nullptr) return;
+  auto ending = std::move(expected_);
+  const Unlock unlock;
+  ending.reset();
 }
 
 template Object wait_for(EventLoop&, std::string_view, double, bool, bool);

@@ -95,6 +95,23 @@ template <class Target>
 Object wait_for(Target& target, std::string_view event, double timeout, bool wake_on_finish,
                 bool ignore_timeout);
 
+// The object of Task.expect.
+class Expectation {
+ public:
+  Expectation(Task& task, std::string_view event);
+  ~Expectation() { close(); }
+  Expectation(const Expectation&) = delete;
+  Expectation& operator=(const Expectation&) = delete;
+
+  Object wait(double timeout, bool wake_on_finish, bool ignore_timeout);
+  void close();  // nobody listens any more
+
+ private:
+  const std::string event_;
+  const std::shared_ptr<PythonCapture> capture_ = std::make_shared<PythonCapture>();
+  std::shared_ptr<runtime::Expected> expected_;
+};
+
 std::string_view event_name(PyObject* name);
 
 }  // namespace divisi::python

@@ -15,6 +15,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 #include <unistd.h>
 
@@ -217,6 +218,9 @@ class TaskEvents {
   nb::object wait_for(nb::handle event, double timeout, bool wake_on_finish, bool ignore_timeout) {
     return give(
         python::wait_for(task(), event_name(event.ptr()), timeout, wake_on_finish, ignore_timeout));
+  }
+  std::unique_ptr<Expectation> expect(nb::handle event) {
+    return std::make_unique<Expectation>(task(), event_name(event.ptr()));
   }
   bool listened(nb::handle event) { return task().listened(event_name(event.ptr())); }
   nb::object error() { return as_exception(task().stored_error()); }
@@ -634,6 +638,13 @@ NB_MODULE(_native, m) {
       .def("stop", &Loop::stop)
       .def("error", &Loop::error);
 
+  nb::class_<Expectation>(m, "Expectation")
+      .def("wait",
+           [](Expectation& self, double timeout, bool wake_on_finish, bool ignore_timeout) {
+             return give(self.wait(timeout, wake_on_finish, ignore_timeout));
+           })
+      .def("close", &Expectation::close);
+
   nb::class_<TaskEvents>(m, "TaskEvents")
       .def(nb::init<bool>())
       .def("start", &TaskEvents::start)
@@ -650,6 +661,7 @@ NB_MODULE(_native, m) {
       .def("emit_to", &TaskEvents::emit_to, any, any, any, nb::arg(), nb::arg(), nb::arg(),
            nb::arg(), nb::arg(), nb::arg(), nb::arg().none())
       .def("wait_for", &TaskEvents::wait_for, any, nb::arg(), nb::arg(), nb::arg())
+      .def("expect", &TaskEvents::expect, any)
       .def("listened", &TaskEvents::listened, any)
       .def("error", &TaskEvents::error)
       .def("running", &TaskEvents::running)

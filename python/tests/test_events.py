@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from divisi import EventLoop, OnlineRLContext, Task
+from divisi import EventLoop, OnlineRLContext, Task, TimeoutError, UsageError
 
 SOON = 30.0  # seconds; a deadline, nothing waits so long
 
@@ -714,6 +714,52 @@ def test_a_second_task_hears_remote_events_too(run_program):
         """
     ).ok()
     assert ended.results == [[[["other", 1], ["other", 2], ["task", 1], ["task", 2]]]]
+
+
+def test_answers_under_expected_names_are_not_missed(run_program):
+    ended = run_program(
+        """
+        def main():
+            with task.start():
+                if me() == 0:
+                    task.on("req", lambda i: task.emit(f"reply_{i}", i, only_remote=True))
+                    task.router.barrier()
+                    task.router.barrier()
+                else:
+                    task.router.barrier()
+                    got = []
+                    for i in range(300):
+                        with task.expect(f"reply_{i}") as reply:
+                            task.emit("req", i, only_remote=True)
+                            got.append(reply.wait(timeout=60)[0][0])
+                    tell(got == list(range(300)), task.listened("reply_299"))
+                    task.router.barrier()
+
+        if __name__ == "__main__":
+            Parallel.runner(n_parallel_workers=2)(main)
+        """
+    ).ok()
+    assert ended.results == [[True, False]]
+
+
+def test_an_expected_event_is_given_once(task):
+    with pytest.raises(UsageError):
+        task.expect("e")
+    with task.start():
+        reply = task.expect("e")
+        assert reply.wait(timeout=0) is None
+        with pytest.raises(TimeoutError):
+            reply.wait(timeout=0, ignore_timeout_exception=False)
+        task.emit("e", 1, x=2)
+        task.emit("e", 3)
+        assert reply.wait(timeout=SOON) == ((1,), {"x": 2})
+        with pytest.raises(UsageError):
+            reply.wait()
+        closed = task.expect("e")
+        closed.close()
+        closed.close()
+        with pytest.raises(UsageError):
+            closed.wait()
 
 
 def test_wait_for_of_many_remote_events_leaves_nothing_behind(run_program):

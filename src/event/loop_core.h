@@ -132,6 +132,17 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
 
   // --- waiting ---
   WaitResult wait(std::string_view event, const WaitSpec& spec);
+  // A wait in two steps: the first event from here on is kept, for the wait that follows.
+  // `capture` and `step` as in WaitSpec.
+  class Expected;
+  std::shared_ptr<Expected> expect(std::string_view event,
+                                   std::shared_ptr<divisi::detail::Capture> capture,
+                                   std::uint64_t step);
+  // `capture` and `step` of the spec are not looked at. A wait that ends without the event may be
+  // repeated. Throws UsageError once it was given, and while another thread waits.
+  WaitResult wait(Expected& expected, const WaitSpec& spec);
+  // Nobody will wait.
+  void forget(Expected& expected);
   // Ends the waits that are under way (kFinish: those that asked for it).
   void wake_waiters(WakeReason reason);
 
@@ -177,7 +188,9 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
   void forget_behind(ListenerId id);
   void stop_from_inside();
   EventEntry* find(std::string_view event) const;
-  static void end_wait(Waiter& waiter, WakeReason reason);
+  void refuse_inside_listener(std::string_view event);
+  WaitResult await(const std::shared_ptr<Waiter>& waiter, const WaitSpec& spec,
+                   const std::function<void()>& begun);
 
   static thread_local std::uint64_t step_of_trigger;  // that the thread runs; 0: of no step
 

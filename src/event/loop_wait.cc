@@ -13,22 +13,36 @@ struct LoopCore::Waiter {
   std::mutex mutex;
   std::condition_variable ended;
   // Guarded by mutex.
-  bool done = false;
+  bool came = false;  // the event, which is in `result`
   WaitResult result;
+  std::optional<WakeReason> woken;             // by something else, the present wait
+  divisi::detail::Sleeper* sleeper = nullptr;  // of the present wait
 
-  // Constant while the waiting thread waits. It does not go before it has taken `mutex` once more.
-  bool wake_on_finish = false;
+  bool wake_on_finish = false;  // constant while it is one of waiters_
+  // Constant.
   std::shared_ptr<divisi::detail::Capture> capture;
-  divisi::detail::Sleeper* sleeper = nullptr;
   std::uint64_t step = 0;
+  bool is_kept = false;  // the event, when a wait has ended without it
 
   std::atomic<bool> taken{false};  // whoever sets it gives the event
 
   void finish(WaitResult with) {
     const std::lock_guard lock(mutex);
-    if (done) return;
-    done = true;
+    if (came || (woken && !is_kept)) return;
+    came = true;
     result = std::move(with);
+    tell();
+  }
+  void wake(WakeReason reason) {
+    const std::lock_guard lock(mutex);
+    if (is_over()) return;
+    woken = reason;
+    tell();
+  }
+  bool is_over() const { return came || woken.has_value(); }  // mutex held
+
+ private:
+  void tell() {
     if (sleeper != nullptr) {
       sleeper->wake();
     } else {
@@ -107,71 +121,149 @@ class LoopCore::WaitListener final : public Listener {
   const std::shared_ptr<Waiter> waiter_;
 };
 
+class LoopCore::Expected {
+ public:
+  Expected(std::string_view event, std::shared_ptr<Waiter> waiter)
+      : event_(event), waiter_(std::move(waiter)) {}
+
+ private:
+  friend class LoopCore;
+  const std::string event_;
+  const std::shared_ptr<Waiter> waiter_;
+  ListenerId id_{};
+  std::atomic<bool> is_waiting_{false};
+  std::atomic<bool> is_given_{false};
+};
+
+void LoopCore::refuse_inside_listener(std::string_view event) {
+  if (!strand_of(EventTable::hash(event)).is_current()) return;
+  throw UsageError(fmt::format(
+      "wait_for(\"{}\") inside a listener of event loop {}: the loop cannot run the event before "
+      "this listener returns",
+      event, name_));
+}
+
 WaitResult LoopCore::wait(std::string_view event, const WaitSpec& spec) {
-  if (strand_of(EventTable::hash(event)).is_current()) {
-    throw UsageError(fmt::format(
-        "wait_for(\"{}\") inside a listener of event loop {}: the loop cannot run the event before "
-        "this listener returns",
-        event, name_));
-  }
+  refuse_inside_listener(event);
   const auto waiter = std::make_shared<Waiter>();
-  waiter->wake_on_finish = spec.wake_on_finish;
   waiter->capture = spec.capture;
-  waiter->sleeper = spec.sleeper;
   waiter->step = spec.step;
   // To remove it by its number: it may be gone before, and another one be where it was.
   const ListenerId registered = add(event, std::make_unique<WaitListener>(*this, event, waiter));
+  WaitResult result = await(waiter, spec, [&] {
+    WaitListener here(*this, event, waiter);
+    here.id = registered;
+    if (spec.step != 0 && here.take_kept()) return;
+    if (const auto answer = early_.take(event)) {
+      here.call(answer->view());
+      rest();
+    }
+  });
+  table_.remove_exact(event, registered);
+  return result;
+}
+
+std::shared_ptr<LoopCore::Expected> LoopCore::expect(
+    std::string_view event, std::shared_ptr<divisi::detail::Capture> capture, std::uint64_t step) {
+  const auto waiter = std::make_shared<Waiter>();
+  waiter->capture = std::move(capture);
+  waiter->step = step;
+  waiter->is_kept = true;
+  auto expected = std::make_shared<Expected>(event, waiter);
+  expected->id_ = add(event, std::make_unique<WaitListener>(*this, event, waiter));
+  if (step != 0) {
+    WaitListener here(*this, event, waiter);
+    here.id = expected->id_;
+    here.take_kept();
+  }
+  return expected;
+}
+
+WaitResult LoopCore::wait(Expected& expected, const WaitSpec& spec) {
+  if (expected.is_waiting_.exchange(true)) {
+    throw UsageError(
+        fmt::format("two threads wait for one expected event '{}'; expect() it once for each",
+                    expected.event_));
+  }
+  try {
+    if (expected.is_given_.load()) {
+      throw UsageError(
+          fmt::format("the expected event '{}' was given to an earlier wait(): expect() it again",
+                      expected.event_));
+    }
+    bool came = false;
+    {
+      const std::lock_guard lock(expected.waiter_->mutex);
+      came = expected.waiter_->came;
+    }
+    if (!came) refuse_inside_listener(expected.event_);
+    WaitResult result = await(expected.waiter_, spec, {});
+    expected.is_given_.store(result.reason == WakeReason::kEvent);
+    expected.is_waiting_.store(false);
+    return result;
+  } catch (...) {
+    expected.is_waiting_.store(false);
+    throw;
+  }
+}
+
+void LoopCore::forget(Expected& expected) {
+  table_.remove_exact(expected.event_, expected.id_);
+}
+
+// `begun` is called when no event is missed any more.
+WaitResult LoopCore::await(const std::shared_ptr<Waiter>& waiter, const WaitSpec& spec,
+                           const std::function<void()>& begun) {
   if (spec.registered) spec.registered();
+  {
+    const std::lock_guard lock(waiter->mutex);
+    waiter->sleeper = spec.sleeper;
+    waiter->woken.reset();
+  }
+  waiter->wake_on_finish = spec.wake_on_finish;
   {
     const std::lock_guard lock(waiters_mutex_);
     waiters_.push_back(waiter);
   }
   // From here on nothing is missed; what came just before is asked for.
   if (stopped()) {
-    end_wait(*waiter, WakeReason::kStopped);
+    waiter->wake(WakeReason::kStopped);
   } else if (errors_.has_error()) {
-    end_wait(*waiter, WakeReason::kError);
+    waiter->wake(WakeReason::kError);
   } else if (spec.already) {
-    if (const auto reason = spec.already()) end_wait(*waiter, *reason);
+    if (const auto reason = spec.already()) waiter->wake(*reason);
   }
-  WaitListener here(*this, event, waiter);
-  here.id = registered;
-  if (spec.step == 0 || !here.take_kept()) {
-    if (const auto answer = early_.take(event)) {
-      here.call(answer->view());
-      rest();
-    }
-  }
+  if (begun) begun();
+  WaitResult result;
   {
-    const std::stop_callback cancel(spec.stop, [&] { end_wait(*waiter, WakeReason::kCancelled); });
+    const std::stop_callback cancel(spec.stop, [&] { waiter->wake(WakeReason::kCancelled); });
     std::unique_lock lock(waiter->mutex);
-    const auto is_done = [&] { return waiter->done; };
     const auto deadline = deadline_after(spec.timeout);
     if (spec.sleeper != nullptr) {
-      while (!waiter->done) {
+      while (!waiter->is_over()) {
         lock.unlock();
         const auto slept = spec.sleeper->sleep(deadline);
         lock.lock();
-        if (waiter->done || slept == divisi::detail::Sleeper::Slept::kWoken) continue;
+        if (waiter->is_over() || slept == divisi::detail::Sleeper::Slept::kWoken) continue;
         if (slept == divisi::detail::Sleeper::Slept::kInterrupted) {
-          waiter->result.reason = WakeReason::kCancelled;
+          result.reason = WakeReason::kCancelled;
         }
         break;
       }
     } else {
-      waiter->ended.wait_until(lock, deadline, is_done);
+      waiter->ended.wait_until(lock, deadline, [&] { return waiter->is_over(); });
     }
-    waiter->done = true;  // too late for anybody else
+    waiter->sleeper = nullptr;
+    if (waiter->came) {
+      result = std::move(waiter->result);
+    } else if (waiter->woken) {
+      result.reason = *waiter->woken;
+    }
     lock.unlock();
   }
-  table_.remove_exact(event, registered);
   const std::lock_guard lock(waiters_mutex_);
   std::erase(waiters_, waiter);
-  return std::move(waiter->result);
-}
-
-void LoopCore::end_wait(Waiter& waiter, WakeReason reason) {
-  waiter.finish({reason, {}, nullptr});
+  return result;
 }
 
 void LoopCore::wake_waiters(WakeReason reason) {
@@ -181,7 +273,7 @@ void LoopCore::wake_waiters(WakeReason reason) {
     waiters = waiters_;
   }
   for (const auto& waiter : waiters) {
-    if (reason != WakeReason::kFinish || waiter->wake_on_finish) end_wait(*waiter, reason);
+    if (reason != WakeReason::kFinish || waiter->wake_on_finish) waiter->wake(reason);
   }
 }
 

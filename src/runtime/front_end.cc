@@ -5,6 +5,7 @@
 #include "divisi/task.h"
 #include "event/loop_core.h"
 #include "event/strand.h"
+#include "runtime/expected.h"
 #include "runtime/network.h"
 #include "runtime/secret_file.h"
 #include "runtime/task_core.h"
@@ -119,6 +120,18 @@ Waited FrontEnd::wait(Task& task, const WaitCall& call) {
   const auto session = task.core_->require("wait_for");
   const auto result = session->wait(call.event, wait_spec(call));
   if (result.reason == event::WakeReason::kError) session->raise_stored();
+  return waited(result);
+}
+
+std::shared_ptr<runtime::Expected> FrontEnd::expect(Task& task, std::string_view event,
+                                                    std::shared_ptr<Capture> capture) {
+  return std::make_shared<runtime::Expected>(task.core_->require("expect"), event,
+                                             std::move(capture));
+}
+
+Waited FrontEnd::wait(runtime::Expected& expected, const WaitCall& call) {
+  const auto result = expected.wait(wait_spec(call));
+  if (result.reason == event::WakeReason::kError) expected.session().raise_stored();
   return waited(result);
 }
 

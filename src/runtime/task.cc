@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "event/loop_core.h"
+#include "runtime/expected.h"
 #include "runtime/task_core.h"
 
 #include <fmt/format.h>
@@ -333,6 +334,24 @@ bool Task::listened(std::string_view event) const {
 // NOLINTNEXTLINE(performance-unnecessary-value-param): as for use
 std::optional<Args> Task::wait_for(std::string_view event, WaitForOptions options) {
   return core_->require("wait_for")->wait_for(event, options);
+}
+
+Expectation Task::expect(std::string_view event) {
+  return Expectation(std::make_shared<runtime::Expected>(core_->require("expect"), event, nullptr));
+}
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as for use
+std::optional<Args> Expectation::wait(WaitForOptions options) {
+  if (expected_ == nullptr) {
+    throw UsageError(
+        "Expectation::wait was called on one that was moved from: call it on the object that it "
+        "was moved to");
+  }
+  event::WaitSpec spec;
+  spec.timeout = options.timeout;
+  spec.wake_on_finish = options.wake_on_finish;
+  spec.stop = options.stop;
+  return expected_->session().given(expected_->wait(std::move(spec)), expected_->event(), options);
 }
 
 std::exception_ptr Task::stored_error() const {

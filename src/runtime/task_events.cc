@@ -68,26 +68,41 @@ void Session::interrupt() {
   loop.core()->wake_waiters(event::WakeReason::kStopped);
 }
 
-void Session::subscribe(std::string_view event) {
-  if (!distributed) return;
+std::optional<std::uint64_t> Session::subscribe(std::string_view event) {
+  if (!distributed) return std::nullopt;
   const Topic topic(event);
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = subscribed_.find(event); found != subscribed_.end()) {
       found->second = ++uses_;
-      return;
+      return std::nullopt;
     }
   }
   // The set and the router change together, or an off() at the same time could have the last word.
   const std::lock_guard subscribing(subscribe_mutex_);
   std::vector<std::string> forgotten;
+  std::uint64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (!subscribed_.emplace(event, ++uses_).second) return;
+    number = ++uses_;
+    if (!subscribed_.emplace(event, number).second) return std::nullopt;
     if (subscribed_.size() > most_subscribed_) forgotten = forget_unheard();
   }
   router.subscribe(topic, event, loop.core());
   for (const std::string& old : forgotten) router.unsubscribe(Topic(old), loop.core().get());
+  return number;
+}
+
+void Session::unsubscribe_unused(std::string_view event, std::uint64_t number) {
+  const std::lock_guard subscribing(subscribe_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = subscribed_.find(event);
+    if (found == subscribed_.end() || found->second != number) return;
+    if (std::ranges::binary_search(heard_events(), event)) return;
+    subscribed_.erase(found);
+  }
+  router.unsubscribe(Topic(event), loop.core().get());
 }
 
 // Asked with mutex_ held: whoever listens later finds an event that was removed, and subscribes
@@ -200,24 +215,33 @@ event::WaitResult Session::wait(std::string_view event, event::WaitSpec spec) {
     // only while somebody waits: a peer's answer between two waits would otherwise race with the
     // news of the subscription.
     subscribe(event);
-    // Not before: what came early for this event is kept only until we are ready.
-    if (distributed) router.ready();
-    if (stopping.load() || router.interrupted()) return WakeReason::kStopped;
-    if (spec.wake_on_finish && finish_->load()) return WakeReason::kFinish;
-    const std::lock_guard lock(mutex_);
-    if (failure_ != nullptr) return WakeReason::kFailure;
-    return std::nullopt;
+    return ends_waits(spec.wake_on_finish);
   };
   return loop.core()->wait(event, spec);
 }
 
-std::optional<Args> Session::wait_for(std::string_view event, const WaitForOptions& wait_options) {
+std::optional<event::WakeReason> Session::ends_waits(bool wake_on_finish) {
   using event::WakeReason;
+  // Not before the subscription: what came early for an event is kept only until we are ready.
+  if (distributed) router.ready();
+  if (stopping.load() || router.interrupted()) return WakeReason::kStopped;
+  if (wake_on_finish && finish_->load()) return WakeReason::kFinish;
+  const std::lock_guard lock(mutex_);
+  if (failure_ != nullptr) return WakeReason::kFailure;
+  return std::nullopt;
+}
+
+std::optional<Args> Session::wait_for(std::string_view event, const WaitForOptions& wait_options) {
   event::WaitSpec spec;
   spec.timeout = wait_options.timeout;
   spec.wake_on_finish = wait_options.wake_on_finish;
   spec.stop = wait_options.stop;
-  event::WaitResult result = wait(event, std::move(spec));
+  return given(wait(event, std::move(spec)), event, wait_options);
+}
+
+std::optional<Args> Session::given(event::WaitResult result, std::string_view event,
+                                   const WaitForOptions& wait_options) {
+  using event::WakeReason;
   switch (result.reason) {
     case WakeReason::kEvent:
       if (result.decode_error != nullptr) std::rethrow_exception(result.decode_error);

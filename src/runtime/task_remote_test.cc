@@ -5,6 +5,7 @@
 #include "event/reclaim.h"
 #include "runtime/task_fake_router.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,6 +49,39 @@ class TaskRemoteTest : public ::testing::Test {
   Task node0_{router0_};
   Task node1_{router1_};
 };
+
+// The peer answers at once, before wait() is called.
+TEST_F(TaskRemoteTest, AnswersUnderExpectedNamesAreNotMissed) {
+  const auto running0 = node0_.start();
+  const auto running1 = node1_.start();
+  node1_.on("ask", [&](int i) { node1_.emit(fmt::format("reply_{}", i), only_remote, i); });
+  for (int i = 0; i < 300; ++i) {
+    const std::string name = fmt::format("reply_{}", i);
+    auto reply = node0_.expect(name);
+    node0_.emit("ask", only_remote, i);
+    settle(node1_);
+    settle(node0_);
+    const auto args = reply.wait({.timeout = 30s});
+    ASSERT_TRUE(args.has_value()) << name;
+    EXPECT_EQ((*args)[0].as<int>(), i);
+  }
+  EXPECT_EQ(router0_.subscriptions("task.reply_299"), 0u) << "the interest ends with the object";
+}
+
+TEST_F(TaskRemoteTest, AWaitForAnExpectedEventMayBeRepeatedUntilItWasGiven) {
+  EXPECT_THROW(static_cast<void>(node0_.expect("e")), UsageError);
+  const auto running0 = node0_.start();
+  auto first = node0_.expect("e");
+  EXPECT_FALSE(first.wait({.timeout = 0s}).has_value());
+  EXPECT_THROW(first.wait({.timeout = 0s, .ignore_timeout = false}), TimeoutError);
+  node0_.emit("e", 1);
+  node0_.emit("e", 2);
+  settle(node0_);
+  auto moved = std::move(first);
+  EXPECT_THROW(first.wait(), UsageError);  // NOLINT(bugprone-use-after-move): that is the test
+  EXPECT_EQ((*moved.wait({.timeout = 30s}))[0].as<int>(), 1);
+  EXPECT_THROW(moved.wait(), UsageError);
+}
 
 TEST_F(TaskRemoteTest, AnEmitReachesLocalListenersAndPeersOnceEach) {
   int local = 0;

@@ -105,6 +105,14 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<Args> wait_for(std::string_view event, const WaitForOptions& options);
   // The same, told by reason.
   event::WaitResult wait(std::string_view event, event::WaitSpec spec);
+  std::optional<Args> given(event::WaitResult result, std::string_view event,
+                            const WaitForOptions& options);
+  // The part of a wait that the event does not end.
+  std::optional<event::WakeReason> ends_waits(bool wake_on_finish);
+  // Subscribes. The number, if it was not subscribed before, is for unsubscribe_unused().
+  std::optional<std::uint64_t> subscribe(std::string_view event);
+  // Unless somebody has listened to it or waited for it since.
+  void unsubscribe_unused(std::string_view event, std::uint64_t number);
   void send(std::string_view event, const PayloadView& payload, const SendOptions& options);
   // The thread that started the task, or that runs it, is the one that errors of its listeners are
   // thrown to; in a listener nobody is.
@@ -149,7 +157,6 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<Registered> middleware_at(std::size_t index) const;
   Pool& pool();
   void listen_to_finish();
-  void subscribe(std::string_view event);
   void unsubscribe_unheard(std::string_view pattern);
   std::vector<std::string> heard_events() const;  // sorted; with mutex_ held
   std::vector<std::string> forget_unheard();      // with mutex_ held

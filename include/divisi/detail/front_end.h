@@ -29,6 +29,10 @@ class Parallel;
 class Task;
 struct ParallelOptions;
 
+namespace runtime {
+class Expected;
+}
+
 namespace detail {
 
 class Emission;
@@ -45,7 +49,7 @@ class DIVISI_API Outgoing {
 enum class Waited { kEvent, kTimeout, kNothing, kInterrupted };
 
 struct WaitCall {
-  std::string_view event;
+  std::string_view event;  // not looked at, as `capture`, for one that was expected
   std::chrono::nanoseconds timeout;
   bool wake_on_finish = false;
   std::shared_ptr<Capture> capture;
@@ -117,6 +121,10 @@ class DIVISI_API FrontEnd {
   static void emit(Task& task, std::string_view event, const EmitOptions& options,
                    Outgoing& outgoing);
   static Waited wait(Task& task, const WaitCall& call);
+  // The two steps of a wait, see Task::expect.
+  static std::shared_ptr<runtime::Expected> expect(Task& task, std::string_view event,
+                                                   std::shared_ptr<Capture> capture);
+  static Waited wait(runtime::Expected& expected, const WaitCall& call);
 
   // --- the router ---
   static ListenerId listen(Parallel& router, std::string_view event,
