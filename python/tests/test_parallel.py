@@ -183,19 +183,20 @@ def main():
             task.on("recovered_p1", recovered.set)
             assert recovered.wait(60), "node 0 never heard of the recovery"
         elif me() == 1:
-            heard = Gathered()
-            task.on("greeting", heard.add)
+            heard, late = Gathered(), Gathered()
+            task.on("greeting", lambda is_late: (late if is_late else heard).add(1))
             if task.router._retries == 0:
                 heard.wait(3)  # in the middle of the traffic
                 raise RuntimeError("P1 Error")
             task.emit("recovered_p1", only_remote=True)
-            heard.wait(len(heard) + 1)
+            late.wait(1)  # of those that were not kept from before
             task.emit("heard_p2", only_remote=True)
         else:
-            heard = threading.Event()
+            heard, recovered = threading.Event(), threading.Event()
             task.on("heard_p2", heard.set)
-            for i in range(6000):  # all the time, also while node 1 fails and is called again
-                task.emit("greeting", i, only_remote=True)
+            task.on("recovered_p1", recovered.set)
+            for _ in range(6000):  # all the time, also while node 1 fails and is called again
+                task.emit("greeting", recovered.is_set(), only_remote=True)
                 if heard.wait(0.01):
                     break
             assert heard.is_set(), "node 1 is deaf after its recovery"
