@@ -124,6 +124,8 @@ def main():
         left = threading.Event()
         if me() == 0:
             task.router.on("peer_left", lambda _: left.set())
+            if not task.router.peers():  # it has left already
+                left.set()
         writer = DistributedWriter({str(tmp_path / 'log')!r}).plugin(task.router, is_writer=me() == 0)
         if me() == 1:
             writer.add_scalar("node1", 1.5, 7)
