@@ -242,8 +242,8 @@ TEST_F(StrangerTest, A071_a_wrong_secret_is_refused_and_both_sides_say_why) {
   EXPECT_EQ(stranger.wait(), 3);
   EXPECT_THAT(stranger.output(), HasSubstr("wrong secret"));
   EXPECT_THAT(stranger.output(), HasSubstr(address_));
-  EXPECT_TRUE(
-      jobs::eventually([&] { return guarded_.output().find("wrong secret") != std::string::npos; }));
+  EXPECT_TRUE(jobs::eventually(
+      [&] { return guarded_.output().find("wrong secret") != std::string::npos; }));
   send_without_being_let_in(port_, "ours");
   EXPECT_EQ(end(), "0 0") << "nothing was decoded";
 }
