@@ -100,18 +100,19 @@ bool Planner::pay(const Failed& failed) {
 void Planner::restart_or_fail(const Failed& failed) {
   const bool made = !failed.seats.empty();
   const bool gang = job_.form == Form::kTemplate;
-  const std::string refused = made ? "" : failed.refused.front()->name;
+  const RefusedPod refused = made ? RefusedPod() : *failed.refused.front();
   if (!pay(failed)) {
     if (gang) {
       return fail(made ? fmt::format("job failed since {} replicas failed.", failed.seats.size())
-                       : fmt::format("job failed since pod {} failed to create.", refused),
+                       : fmt::format("job failed since pod {} failed to create. ({})", refused.name,
+                                     refused.why),
                   made);
     }
     return fail(made ? fmt::format("job failed since {} pods failed and exceed backoff limit",
                                    failed.seats.size())
                      : fmt::format("job failed since pod {} failed to create and exceed backoff "
-                                   "limit",
-                                   refused),
+                                   "limit ({})",
+                                   refused.name, refused.why),
                 made);
   }
   if (gang) {
@@ -129,9 +130,10 @@ void Planner::restart_or_fail(const Failed& failed) {
   if (!failed.refused.empty()) failures_.enter_refused(kCreates, seen_.now);
   if (gang) return;
   tell("Warning", "JobRestarting", "job is restarting since conditions changed.");
-  status_.enter(kRestarting,
-                made ? fmt::format("job is restarting since {} pods failed.", failed.seats.size())
-                     : fmt::format("job is restarting since pod {} failed to create.", refused));
+  status_.enter(
+      kRestarting,
+      made ? fmt::format("job is restarting since {} pods failed.", failed.seats.size())
+           : fmt::format("job is restarting since pod {} failed to create.", refused.name));
 }
 
 void Planner::restart_free(const Failed& failed) {
