@@ -52,7 +52,7 @@ def edit(node, name, script):
     assert done.returncode == 0 and "edited" in done.stdout, done.stdout + done.stderr
 
 
-def test_three_a_job_is_resized_and_its_collectors_killed_while_the_learner_goes_on(node, jobs):
+def test_O079_three_a_job_is_resized_and_its_collectors_killed_while_the_learner_goes_on(node, jobs):
     jobs.submit(job("swarm", worker("learner", "peer_watch.main"), worker("collector", "peer_watch.main", 4),
                     backoffLimit=None))
     learner = uid(everybody_sees_everybody(jobs, "swarm", 5)[0])
