@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -59,18 +60,6 @@ class Phases {
 
 void add_metrics(kube::Metrics& metrics, const dijob::Operator& jobs) {
   add_process_metrics(metrics);
-  const auto reconciled = [&](const char* result, auto count) {
-    metrics.gauge(
-        "controller_runtime_reconcile_total", "Reconciliations by their result.",
-        [&jobs, count] { return static_cast<double>(count(jobs.controller().counters())); },
-        {{"controller", "dijob"}, {"result", result}});
-  };
-  using Counters = kube::Controller::Counters;
-  reconciled("success", [](const Counters& all) { return all.succeeded; });
-  reconciled("error", [](const Counters& all) { return all.failed; });
-  metrics.gauge("workqueue_depth", "Jobs that wait to be looked at.",
-                [&jobs] { return static_cast<double>(jobs.controller().queue().size()); },
-                {{"name", "dijob"}});
   metrics.gauge("divisi_pods", "Pods of jobs that are known.",
                 [&jobs] { return static_cast<double>(jobs.pods().size()); });
   const auto phases = std::make_shared<Phases>(jobs);
@@ -89,6 +78,7 @@ class Process {
     strict_ = std::make_unique<StrictAdmission>(session.reactor(), session.client().transport(),
                                                 flags.sync_period, flags.strict_admission);
     key_ = std::make_unique<dijob::SecretKey>(session.client(), own_space(session, flags));
+    answers_.emplace(session.client().transport(), metrics_);
     jobs_ = std::make_unique<dijob::Operator>(session.client(), job_options(flags));
     allocator_ = std::make_unique<dijob::Allocator>(session.client(), allocator_options(flags));
     add_metrics(metrics_, *jobs_);
@@ -113,12 +103,13 @@ class Process {
   }
 
  private:
-  static dijob::OperatorOptions job_options(const OperatorFlags& flags) {
+  dijob::OperatorOptions job_options(const OperatorFlags& flags) {
     dijob::OperatorOptions options;
     options.names = flags.common.names;
     options.space = flags.common.space;
     options.resync_every = flags.sync_period;
     options.instance = host_name();
+    options.metrics = &metrics_;
     options.force_delete_after = flags.force_delete_after;
     return options;
   }
@@ -196,10 +187,13 @@ class Process {
                   std::_Exit(1);
                 },
             .on_leader = [](const std::string& who) { log::info("leader={}", who); }});
+    metrics_.gauge("leader_election_master_status", "1 while this process leads.",
+                   [this] { return election_->leads() ? 1.0 : 0.0; }, {{"name", kLease}});
     election_->start();
   }
 
   kube::Metrics metrics_;
+  std::optional<CountedAnswers> answers_;
   std::unique_ptr<dijob::Operator> jobs_;
   std::unique_ptr<dijob::Allocator> allocator_;
   std::unique_ptr<StrictAdmission> strict_;

@@ -48,8 +48,17 @@ Result<std::unique_ptr<http::Server>> serve_probes(io::Reactor& reactor, const L
 
 void add_process_metrics(kube::Metrics& metrics) {
   metrics.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", resident_bytes);
-  metrics.gauge("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.",
-                cpu_seconds);
+  metrics.counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.",
+                  cpu_seconds);
+}
+
+CountedAnswers::CountedAnswers(kube::Transport& transport, kube::Metrics& metrics)
+    : transport_(transport) {
+  transport_.count_answers(&metrics);
+}
+
+CountedAnswers::~CountedAnswers() {
+  transport_.count_answers(nullptr);
 }
 
 int complain(const Status& status) {

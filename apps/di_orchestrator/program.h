@@ -32,6 +32,18 @@ Result<std::unique_ptr<http::Server>> serve_probes(io::Reactor& reactor, const L
 // process_resident_memory_bytes and the like, as Prometheus' own libraries name them.
 void add_process_metrics(kube::Metrics& metrics);
 
+// rest_client_requests_total, for as long as it lives.
+class CountedAnswers {
+ public:
+  CountedAnswers(kube::Transport& transport, kube::Metrics& metrics);
+  ~CountedAnswers();
+  CountedAnswers(const CountedAnswers&) = delete;
+  CountedAnswers& operator=(const CountedAnswers&) = delete;
+
+ private:
+  kube::Transport& transport_;
+};
+
 // Below the 10 s that pods of these processes are given to end.
 inline constexpr std::chrono::seconds kDrain{8};
 

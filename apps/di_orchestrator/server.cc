@@ -6,6 +6,7 @@
 #include "program.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace divisi::apps {
@@ -15,6 +16,7 @@ class Process {
  public:
   Status start(kube::Session& session, const ServerFlags& flags) {
     add_process_metrics(metrics_);
+    answers_.emplace(session.client().transport(), metrics_);
     server::ServerOptions options;
     options.api = flags.api;
     options.probe = flags.probe;
@@ -39,6 +41,7 @@ class Process {
 
  private:
   kube::Metrics metrics_;
+  std::optional<CountedAnswers> answers_;
   std::unique_ptr<server::Server> server_;
   std::unique_ptr<http::Server> probes_;
 };

@@ -95,7 +95,8 @@ class Operator::Impl {
                   [this](const std::string& uid) {
                     return secret_key_.empty() ? random_secret() : derive_secret(secret_key_, uid);
                   }),
-        controller_(client.reactor(), {.name = "dijob", .workers = options_.workers},
+        controller_(client.reactor(),
+                    {.name = "dijob", .workers = options_.workers, .metrics = options_.metrics},
                     [this](const std::string& key, kube::Controller::Outcome done) {
                       start_pass(key, std::move(done));
                     }),

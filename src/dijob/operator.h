@@ -23,8 +23,9 @@ struct OperatorOptions {
   ClusterNames names{};
   std::string space{};  // empty: all
   io::Duration resync_every = std::chrono::minutes(1);
-  std::size_t workers = 16;  // jobs at once
-  std::string instance{};    // of several operators, in events
+  std::size_t workers = 16;          // jobs at once
+  std::string instance{};            // of several operators, in events
+  kube::Metrics* metrics = nullptr;  // of its controller; outlives the operator
   // A pod that is being deleted goes by force when its node has been unreachable so long, by this
   // process's own clock. 0: never, whatever becomes of the node.
   io::Duration force_delete_after = std::chrono::minutes(5);

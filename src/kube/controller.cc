@@ -6,16 +6,49 @@
 #include <utility>
 
 namespace divisi::kube {
+namespace {
+
+void observe(Histogram& times, io::Duration time) {
+  times.observe(std::chrono::duration<double>(time).count());
+}
+
+}  // namespace
 
 Controller::Controller(io::Reactor& reactor, ControllerOptions options, Reconcile reconcile)
     : reactor_(reactor),
       options_(std::move(options)),
       reconcile_(std::move(reconcile)),
       queue_(reactor, options_.queue, [this] { take_more(); }),
-      alive_(std::make_shared<bool>(true)) {}
+      alive_(std::make_shared<bool>(true)) {
+  if (options_.metrics != nullptr) add_metrics(*options_.metrics);
+}
 
 Controller::~Controller() {
   *alive_ = false;
+}
+
+// Under the names that dashboards for controllers expect.
+void Controller::add_metrics(Metrics& metrics) {
+  const auto read = [this](auto value) {
+    return [this, alive = alive_, value] { return *alive ? static_cast<double>(value(*this)) : 0; };
+  };
+  const Metrics::Labels queue = {{"name", options_.name}};
+  const auto reconciled = [&](const char* result, auto value) {
+    metrics.counter("controller_runtime_reconcile_total", "Reconciliations by their result.",
+                    read(value), {{"controller", options_.name}, {"result", result}});
+  };
+  reconciled("success", [](const Controller& c) { return c.counters_.succeeded; });
+  reconciled("error", [](const Controller& c) { return c.counters_.failed; });
+  metrics.gauge("workqueue_depth", "Keys that wait to be looked at.",
+                read([](const Controller& c) { return c.queue_.size(); }), queue);
+  metrics.counter("workqueue_adds_total", "Keys that came to the queue.",
+                  read([](const Controller& c) { return c.queue_.added(); }), queue);
+  metrics.counter("workqueue_retries_total", "Keys that were tried again after a failure.",
+                  read([](const Controller& c) { return c.queue_.retried(); }), queue);
+  waited_ = &metrics.histogram("workqueue_queue_duration_seconds",
+                               "How long keys waited in the queue.", queue);
+  took_ = &metrics.histogram("controller_runtime_reconcile_time_seconds",
+                             "How long reconciliations took.", {{"controller", options_.name}});
 }
 
 void Controller::watch(Informer& informer, Keys keys) {
@@ -75,15 +108,18 @@ void Controller::take_more() {
     while (queue_.working() < options_.workers) {
       const auto key = queue_.take();
       if (!key) return;
-      reconcile_(*key, [this, still = alive_, name = *key](Result<Requeue> outcome) {
-        if (*still) ended(name, std::move(outcome));
+      if (waited_ != nullptr) observe(*waited_, queue_.waited());
+      reconcile_(*key, [this, still = alive_, name = *key,
+                        began = reactor_.now()](Result<Requeue> outcome) {
+        if (*still) ended(name, began, std::move(outcome));
       });
     }
   });
 }
 
-void Controller::ended(const std::string& key, Result<Requeue> outcome) {
+void Controller::ended(const std::string& key, io::TimePoint began, Result<Requeue> outcome) {
   queue_.done(key);
+  if (took_ != nullptr) observe(*took_, reactor_.now() - began);
   if (outcome) {
     ++counters_.succeeded;
     queue_.forget(key);

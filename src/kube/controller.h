@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "kube/informer.h"
+#include "kube/metrics.h"
 #include "kube/work_queue.h"
 
 #include <cstdint>
@@ -32,6 +33,7 @@ struct ControllerOptions {
   std::string name{};
   std::size_t workers = 16;  // keys at once; each waits for the server most of the time
   WorkQueueOptions queue{};
+  Metrics* metrics = nullptr;  // where to count and time; outlives the controller
 };
 
 class Controller {
@@ -65,7 +67,8 @@ class Controller {
 
  private:
   void take_more();
-  void ended(const std::string& key, Result<Requeue> outcome);
+  void ended(const std::string& key, io::TimePoint began, Result<Requeue> outcome);
+  void add_metrics(Metrics& metrics);
 
   io::Reactor& reactor_;
   const ControllerOptions options_;
@@ -73,6 +76,8 @@ class Controller {
   std::vector<Informer*> informers_;
   WorkQueue queue_;
   Counters counters_;
+  Histogram* waited_ = nullptr;  // of the metrics, as the next
+  Histogram* took_ = nullptr;
   bool started_ = false;
   bool stopping_ = false;
   bool taking_ = false;  // take_more() is posted

@@ -40,6 +40,36 @@ class ControllerTest : public ::testing::Test {
   Informer pods_{client_, {.reflector = {.resource = resources::pods()}}};
 };
 
+TEST_F(ControllerTest, WhatItDoesIsCountedAndTimed) {
+  Metrics metrics;
+  int failures = 2;
+  {
+    Controller controller(loop_, {.name = "test", .metrics = &metrics},
+                          [&](const std::string&, const auto& done) {
+                            if (failures-- > 0) return done(failure(Code::kUnavailable, "not yet"));
+                            loop_.post([done] { done(Requeue{}); });
+                          });
+    controller.add("a");
+    controller.start();
+    ASSERT_TRUE(loop_.run_until([&] { return controller.counters().succeeded == 1; }));
+    const std::string text = metrics.text();
+    for (const char* line : {
+             "# TYPE controller_runtime_reconcile_total counter\n",
+             "controller_runtime_reconcile_total{controller=\"test\",result=\"error\"} 2\n",
+             "controller_runtime_reconcile_total{controller=\"test\",result=\"success\"} 1\n",
+             "controller_runtime_reconcile_time_seconds_count{controller=\"test\"} 3\n",
+             "workqueue_queue_duration_seconds_count{name=\"test\"} 3\n",
+             "workqueue_adds_total{name=\"test\"} 3\n",
+             "workqueue_retries_total{name=\"test\"} 2\n",
+             "workqueue_depth{name=\"test\"} 0\n",
+         }) {
+      EXPECT_THAT(text, ::testing::HasSubstr(line));
+    }
+  }
+  EXPECT_THAT(metrics.text(), ::testing::HasSubstr("workqueue_adds_total{name=\"test\"} 0\n"))
+      << "read after the controller is gone";
+}
+
 TEST_F(ControllerTest, C9_ReconcilesWhatIsThereAndWhatChangesOnceEach) {
   std::vector<std::string> seen;
   Controller controller(loop_, {.name = "test"}, [&](const std::string& key, const auto& done) {

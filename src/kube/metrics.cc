@@ -77,7 +77,13 @@ Histogram& Metrics::histogram(const std::string& name, const std::string& help,
 void Metrics::gauge(const std::string& name, const std::string& help, std::function<double()> read,
                     const Labels& labels) {
   const std::lock_guard lock(mutex_);
-  family(name, help, "gauge").gauges[label_text(labels)] = std::move(read);
+  family(name, help, "gauge").reads[label_text(labels)] = std::move(read);
+}
+
+void Metrics::counter(const std::string& name, const std::string& help,
+                      std::function<double()> read, const Labels& labels) {
+  const std::lock_guard lock(mutex_);
+  family(name, help, "counter").reads[label_text(labels)] = std::move(read);
 }
 
 std::string Metrics::text() const {
@@ -91,7 +97,7 @@ std::string Metrics::text() const {
     for (const auto& [labels, counter] : family.counters) {
       print("{}{} {}\n", name, braced(labels), counter->value());
     }
-    for (const auto& [labels, read] : family.gauges)
+    for (const auto& [labels, read] : family.reads)
       print("{}{} {}\n", name, braced(labels), read());
     for (const auto& [labels, histogram] : family.histograms) {
       const std::string before = labels.empty() ? labels : labels + ",";

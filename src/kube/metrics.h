@@ -51,9 +51,11 @@ class Metrics {
   // The same name and labels give the same metric.
   Counter& counter(const std::string& name, const std::string& help, const Labels& labels = {});
   Histogram& histogram(const std::string& name, const std::string& help, const Labels& labels = {});
-  // Asked when text() is: on its thread.
+  // Asked when text() is: on its thread. A counter that somebody else keeps never gets smaller.
   void gauge(const std::string& name, const std::string& help, std::function<double()> read,
              const Labels& labels = {});
+  void counter(const std::string& name, const std::string& help, std::function<double()> read,
+               const Labels& labels = {});
 
   std::string text() const;
 
@@ -63,7 +65,7 @@ class Metrics {
     std::string_view type;
     std::map<std::string, Counter*> counters;  // by their labels as text
     std::map<std::string, Histogram*> histograms;
-    std::map<std::string, std::function<double()>> gauges;
+    std::map<std::string, std::function<double()>> reads;
   };
 
   Family& family(const std::string& name, const std::string& help, std::string_view type);

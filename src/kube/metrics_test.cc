@@ -17,6 +17,7 @@ TEST(MetricsTest, C47_TheTextIsWhatPrometheusReads) {
   metrics.counter("calls_total", "Calls.", {{"verb", "get"}, {"code", "200"}}).add(3);
   metrics.counter("calls_total", "Calls.", {{"code", "200"}, {"verb", "get"}}).add();
   metrics.counter("calls_total", "Calls.", {{"verb", "a\"b\\c\n"}}).add();
+  metrics.counter("seconds_total", "Kept elsewhere.", [] { return 1.5; });
   metrics.gauge("depth", "Two\nlines.", [] { return 2.5; });
   Histogram& times = metrics.histogram("call_seconds", "How long.");
   times.observe(0.002);
@@ -27,6 +28,7 @@ TEST(MetricsTest, C47_TheTextIsWhatPrometheusReads) {
   EXPECT_THAT(text, HasSubstr("calls_total{verb=\"a\\\"b\\\\c\\n\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("# HELP depth Two\\nlines.\n"));
   EXPECT_THAT(text, HasSubstr("depth 2.5\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE seconds_total counter\nseconds_total 1.5\n"));
   EXPECT_THAT(text, HasSubstr("call_seconds_bucket{le=\"0.001\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("call_seconds_bucket{le=\"0.0025\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("call_seconds_bucket{le=\"30\"} 1\n"));

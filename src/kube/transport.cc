@@ -2,9 +2,11 @@
 
 #include "kube/config.h"
 #include "kube/credentials.h"
+#include "kube/metrics.h"
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -26,13 +28,14 @@ class AuthorizedCall final : public http::ResponseHandler,
  public:
   AuthorizedCall(io::Reactor& reactor, Credentials& credentials, http::Client& client,
                  http::Request request, http::CallOptions options,
-                 std::shared_ptr<http::ResponseHandler> handler)
+                 std::shared_ptr<http::ResponseHandler> handler, std::function<void(int)> count)
       : reactor_(reactor),
         credentials_(credentials),
         client_(client),
         request_(std::move(request)),
         options_(options),
-        handler_(std::move(handler)) {}
+        handler_(std::move(handler)),
+        count_(std::move(count)) {}
 
   void begin() {
     credentials_.get([weak = weak_from_this()](Result<RequestAuth> auth) {
@@ -47,6 +50,8 @@ class AuthorizedCall final : public http::ResponseHandler,
   http::Call* call() noexcept { return call_.get(); }
 
   void on_head(http::ResponseHead head) override {
+    count_(head.status);
+    has_head_ = true;
     if (head.status == 401 && !repeated_) {
       refusal_ = std::move(head);
       return;
@@ -67,6 +72,7 @@ class AuthorizedCall final : public http::ResponseHandler,
   }
 
   void on_done(Status status) override {
+    if (!std::exchange(has_head_, false)) count_(0);
     if (refusal_ && status.ok()) {
       repeated_ = true;
       credentials_.refused(version_);
@@ -118,6 +124,8 @@ class AuthorizedCall final : public http::ResponseHandler,
   const http::Request request_;
   const http::CallOptions options_;
   std::shared_ptr<http::ResponseHandler> handler_;  // null once told the end, or cancelled
+  const std::function<void(int)> count_;
+  bool has_head_ = false;  // of the answer that is on its way
   std::unique_ptr<http::Call> call_;
   std::uint64_t version_ = 0;
   bool repeated_ = false;
@@ -174,9 +182,10 @@ class HttpTransport final : public Transport {
                                    std::shared_ptr<http::ResponseHandler> handler) override {
     request.target = prefix_ + request.target;
     request.headers.set("User-Agent", options_.user_agent);
-    auto call = std::make_shared<AuthorizedCall>(reactor_, *credentials_,
-                                                 *clients_[static_cast<std::size_t>(lane)],
-                                                 std::move(request), options, std::move(handler));
+    auto count = [this, method = request.method](int status) { answered(method, status); };
+    auto call = std::make_shared<AuthorizedCall>(
+        reactor_, *credentials_, *clients_[static_cast<std::size_t>(lane)], std::move(request),
+        options, std::move(handler), std::move(count));
     call->begin();
     return std::make_unique<Handle>(std::move(call));
   }
@@ -190,6 +199,14 @@ class HttpTransport final : public Transport {
 };
 
 }  // namespace
+
+void Transport::answered(const std::string& method, int status) {
+  if (metrics_ == nullptr) return;
+  metrics_
+      ->counter("rest_client_requests_total", "Answers of the API server, by method and status.",
+                {{"code", status == 0 ? "<error>" : fmt::format("{}", status)}, {"method", method}})
+      .add();
+}
 
 Result<std::unique_ptr<Transport>> connect(io::Reactor& reactor, const Config& config,
                                            TransportOptions options) {

@@ -6,10 +6,12 @@
 #include "io/reactor.h"
 
 #include <memory>
+#include <string>
 
 namespace divisi::kube {
 
 struct Config;
+class Metrics;
 
 // Each lane has connections of its own, so that watches do not take those of the calls, and
 // renewing a lease never waits behind either.
@@ -20,9 +22,18 @@ inline constexpr int kLanes = 3;
 class Transport {
  public:
   virtual ~Transport() = default;
+  // Every answer is counted there, under its method and status; null: no longer.
+  void count_answers(Metrics* metrics) noexcept { metrics_ = metrics; }
   [[nodiscard]] virtual std::unique_ptr<http::Call> send(
       Lane lane, http::Request request, http::CallOptions options,
       std::shared_ptr<http::ResponseHandler> handler) = 0;
+
+ protected:
+  // Status 0: there was none.
+  void answered(const std::string& method, int status);
+
+ private:
+  Metrics* metrics_ = nullptr;
 };
 
 struct TransportOptions {

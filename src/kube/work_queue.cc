@@ -25,6 +25,9 @@ void WorkQueue::add(std::string key, Priority priority) {
     if (priority >= state.priority) return;
     auto& lane = lanes_[static_cast<int>(state.priority)];
     lane.erase(std::ranges::find(lane, key));
+  } else {
+    state.since = reactor_.now();
+    ++added_;
   }
   const bool was_empty = size() == 0;
   state.queued = true;
@@ -42,6 +45,7 @@ std::optional<std::string> WorkQueue::take() {
     state.queued = false;
     state.working = true;
     ++working_;
+    waited_ = reactor_.now() - state.since;
     return key;
   }
   return std::nullopt;
@@ -74,6 +78,7 @@ void WorkQueue::add_failed(std::string key) {
   // Beyond 40 doublings of a nanosecond any longest delay is passed.
   if (failures < 40) own = std::min(own, options_.first_delay * (std::int64_t{1} << failures));
   ++failures;
+  ++retried_;
   const io::Duration delay = std::max(own, bucket_delay());
   add_after(std::move(key), delay);
 }

@@ -53,6 +53,10 @@ class WorkQueue {
   std::size_t size() const noexcept { return lanes_[0].size() + lanes_[1].size(); }
   std::size_t working() const noexcept { return working_; }
   std::size_t delayed() const noexcept { return due_by_key_.size(); }
+  // Of the key taken last, since it was ready to be taken.
+  io::Duration waited() const noexcept { return waited_; }
+  std::uint64_t added() const noexcept { return added_; }
+  std::uint64_t retried() const noexcept { return retried_; }
 
  private:
   struct State {
@@ -60,6 +64,7 @@ class WorkQueue {
     bool working = false;  // between take() and done()
     bool again = false;    // added while it was worked on
     Priority priority = Priority::kFlood;
+    io::TimePoint since{};  // when it came to the lanes
   };
 
   void arm();
@@ -73,6 +78,9 @@ class WorkQueue {
   std::unordered_map<std::string, State> states_;  // of those queued or worked on
   std::deque<std::string> lanes_[2];               // by Priority
   std::size_t working_ = 0;
+  io::Duration waited_{0};
+  std::uint64_t added_ = 0;
+  std::uint64_t retried_ = 0;
   std::unordered_map<std::string, int> failures_;
   double tokens_;
   io::TimePoint tokens_at_;

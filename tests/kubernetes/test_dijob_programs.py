@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 import urllib.request
@@ -70,7 +71,8 @@ def test_a_second_operator_waits_for_the_lease_and_takes_over(control_plane):
 
 def test_probes_and_metrics_are_answered(control_plane):
     port = free_port()
-    with Program("di-operator", control_plane, f"--probe-addr=127.0.0.1:{port}", "--namespace=nowhere") as process:
+    with Program("di-operator", control_plane, f"--probe-addr=127.0.0.1:{port}", "--namespace=nowhere",
+                 "--leader-elect", "--lease-lock-namespace=default") as process:
         def probe(path):
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
@@ -80,8 +82,15 @@ def test_probes_and_metrics_are_answered(control_plane):
 
         wait_for("the operator to be ready", lambda: probe("/readyz") == "ok")
         assert probe("/healthz") == "ok"
+        leads = 'leader_election_master_status{name="12841a5d.opendilab.org"} 1'
+        wait_for("it to lead", lambda: leads in probe("/metrics"))
         metrics = probe("/metrics")
-        assert 'controller_runtime_reconcile_total{controller="dijob",result="success"} 0' in metrics
+        for part in ("# TYPE controller_runtime_reconcile_total counter",
+                     'controller_runtime_reconcile_total{controller="dijob",result="success"} 0',
+                     'controller_runtime_reconcile_time_seconds_count{controller="dijob"} 0',
+                     'workqueue_queue_duration_seconds_count{name="dijob"} 0'):
+            assert part in metrics, metrics
+        assert re.search(r'rest_client_requests_total\{code="200",method="GET"\} [1-9]', metrics), metrics
         resident = next(float(line.split()[1]) for line in metrics.splitlines()
                         if line.startswith("process_resident_memory_bytes "))
         assert resident < 15 << 20, "an idle operator is small"
