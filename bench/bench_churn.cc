@@ -89,7 +89,7 @@ void run_receiver(int id, const std::string& address, const Control& control) {
   Received result;
   std::uint64_t expected = 0;
   std::promise<void> ended;
-  node.router().on("m", [&](std::span<const std::byte> body) {
+  const auto on_m = node.router().on("m", [&](std::span<const std::byte> body) {
     const std::uint64_t number = number_of(body);
     if (number == kStop) {
       ended.set_value();
@@ -109,7 +109,7 @@ void run_receiver(int id, const std::string& address, const Control& control) {
 // Listens until it is killed, or until the end in a quiet run.
 void run_leaf(const std::string& address, const Control& control) {
   OursNode node(member(kLeaf, address));
-  node.router().on("m", [](std::span<const std::byte>) {});
+  const auto on_m = node.router().on("m", [](std::span<const std::byte>) {});
   node.router().ready();
   control.put('.');
   control.get<char>();

@@ -34,14 +34,14 @@ class Ours final : public Endpoint {
                .run = address,
                .dial = side == Side::kServer ? std::vector<int>{} : std::vector{kServerId}}) {
     if (large_.empty()) {
-      node_.router().on("m", [this](std::span<const std::byte> body) {
+      on_m_ = node_.router().on("m", [this](std::span<const std::byte> body) {
         std::uint64_t number = 0;
         std::memcpy(&number, body.data(), sizeof number);
         arrived(number, body);
       });
     } else {
       std::memset(large_.mutable_data(), 0x5a, large_.size());
-      node_.router().on(
+      on_m_ = node_.router().on(
           "m", [this](std::uint64_t number, const Buffer& body) { arrived(number, body.bytes()); });
     }
     node_.router().ready();
@@ -87,6 +87,7 @@ class Ours final : public Endpoint {
   std::condition_variable ended_;
   bool done_ = false;  // guarded by mutex_
   OursNode node_;      // last: no callback after it is gone
+  divisi::Subscription on_m_;
 };
 
 }  // namespace

@@ -42,24 +42,26 @@ class Leaf final : public FanoutLeaf {
       : node_({.id = kHubId + 1 + index, .run = address, .dial = {kHubId}}) {}
 
   void listen(Sink sink) override {
-    node_.router().on("m", [this, sink = std::move(sink)](std::span<const std::byte> body) {
-      std::uint64_t number = 0;
-      std::memcpy(&number, body.data(), sizeof number);
-      if (!sink(number, body)) ended_.set_value();
-    });
+    on_event_ =
+        node_.router().on("m", [this, sink = std::move(sink)](std::span<const std::byte> body) {
+          std::uint64_t number = 0;
+          std::memcpy(&number, body.data(), sizeof number);
+          if (!sink(number, body)) ended_.set_value();
+        });
     node_.router().ready();
   }
 
   void run() override { ended_.get_future().wait(); }
 
   void decline() override {
-    node_.router().on("x", [](std::span<const std::byte>) {});
+    on_event_ = node_.router().on("x", [](std::span<const std::byte>) {});
     node_.router().ready();
   }
 
  private:
   std::promise<void> ended_;
-  OursNode node_;  // last: no callback after it is gone
+  OursNode node_;
+  divisi::Subscription on_event_;  // last: no callback after it is gone
 };
 
 }  // namespace

@@ -6,4 +6,4 @@
 
 // Raised with every change that an already compiled package could notice. ditask
 // compares it before it enters a package and names both versions if they differ.
-#define DIVISI_ABI_VERSION 2
+#define DIVISI_ABI_VERSION 3

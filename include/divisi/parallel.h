@@ -19,6 +19,7 @@
 #include "divisi/export.h"
 #include "divisi/main.h"
 #include "divisi/payload.h"
+#include "divisi/subscription.h"
 
 #include <chrono>
 #include <cstdint>
@@ -181,18 +182,20 @@ class DIVISI_API Parallel {
   //
   // What a listener throws, or a payload it cannot take, never stops receiving. The first such
   // error is thrown once, by the next emit outside of the router's listeners; others are logged.
+  //
+  // The listener stays until the subscription ends (subscription.h): keep it as long as what the
+  // listener refers to lives.
   template <class F>
-  ListenerId on(std::string_view event, F&& fn, ListenOptions options = {}) {
-    return add(event, detail::make_listener(std::forward<F>(fn)), options, false);
+  Subscription on(std::string_view event, F&& fn, ListenOptions options = {}) {
+    return subscribe(event, detail::make_listener(std::forward<F>(fn)), options, false);
   }
   // As on(), for the first one only.
   template <class F>
-  ListenerId once(std::string_view event, F&& fn, ListenOptions options = {}) {
-    return add(event, detail::make_listener(std::forward<F>(fn)), options, true);
+  Subscription once(std::string_view event, F&& fn, ListenOptions options = {}) {
+    return subscribe(event, detail::make_listener(std::forward<F>(fn)), options, true);
   }
-  // Removes all listeners of the events that match the glob, or one of them.
+  // Removes all listeners of the events that match the glob. Does not wait for those that run.
   void off(std::string_view pattern);
-  void off(std::string_view pattern, ListenerId id);
 
   // To every peer that listens; never to ourselves. No-op while inactive.
   template <class... A>
@@ -232,9 +235,9 @@ class DIVISI_API Parallel {
   // --- calls with an answer ---
   // Others may call `name`; fn runs on the router's loop. What it returns or throws goes back, and
   // so does a mismatch of the arguments: no call is an error of this node. An answer for a caller
-  // that has gone is dropped.
+  // that has gone is dropped. Until the subscription ends, as on().
   template <class F>
-  void serve(std::string_view name, F fn);
+  Subscription serve(std::string_view name, F fn);
 
   // Calls `name` on another node. Throws Error (what it threw, arguments it does not take, no such
   // peer, or kCancelled), TimeoutError.
@@ -260,14 +263,18 @@ class DIVISI_API Parallel {
   friend class detail::FrontEnd;
   Parallel();
   ~Parallel();  // NOLINT(performance-trivially-destructible)
+  friend class Subscription;
   ListenerId add(std::string_view event, std::unique_ptr<detail::Listener> listener,
                  ListenOptions options, bool once);
+  Subscription subscribe(std::string_view event, std::unique_ptr<detail::Listener> listener,
+                         ListenOptions options, bool once);
+  void remove(std::string_view event, ListenerId id);
   std::uint64_t begin_call();
   Value finish_call(std::uint64_t id, int node_id, std::string_view name,
                     const PayloadView& request, const CallOptions& options);
   void answer(int node_id, std::uint64_t id, bool ok, const Value& value);
   template <class F, class... P>
-  void serve_typed(std::string_view name, F fn, detail::Params<P...>);
+  Subscription serve_typed(std::string_view name, F fn, detail::Params<P...>);
 };
 
 // Starts the workers and waits for them.
@@ -320,14 +327,14 @@ class DIVISI_API Parallel::Runner {
 };
 
 template <class F, class... P>
-void Parallel::serve_typed(std::string_view name, F fn, detail::Params<P...>) {
-  add("call." + std::string(name), std::make_unique<detail::ServedListener<F, P...>>(std::move(fn)),
-      {}, false);
+Subscription Parallel::serve_typed(std::string_view name, F fn, detail::Params<P...>) {
+  return subscribe("call." + std::string(name),
+                   std::make_unique<detail::ServedListener<F, P...>>(std::move(fn)), {}, false);
 }
 
 template <class F>
-void Parallel::serve(std::string_view name, F fn) {
-  serve_typed(name, std::move(fn), detail::params_of<F>());
+Subscription Parallel::serve(std::string_view name, F fn) {
+  return serve_typed(name, std::move(fn), detail::params_of<F>());
 }
 
 }  // namespace divisi

@@ -596,9 +596,10 @@ void node_publish(const std::string& topic, nb::bytes data) {
 
 void node_subscribe(const std::string& topic) {
   const Unlock unlock;
-  router().on(topic, [topic](std::span<const std::byte> bytes) {
+  auto listener = divisi::detail::make_listener([topic](std::span<const std::byte> bytes) {
     inbox().put(topic, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   });
+  FrontEnd::listen(router(), topic, std::move(listener), false);
 }
 
 void node_unsubscribe(const std::string& topic) {

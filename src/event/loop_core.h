@@ -84,6 +84,7 @@ class LoopCore final : public std::enable_shared_from_this<LoopCore>, private St
                  bool is_behind = false);
   void remove(std::string_view pattern);
   void remove(std::string_view pattern, ListenerId id);
+  void remove_exact(std::string_view event, ListenerId id) { table_.remove_exact(event, id); }
   void remove_function(std::string_view pattern, const void* function);
   bool listened(std::string_view event) const;
   std::vector<std::string> events() const;

@@ -1,4 +1,5 @@
 #include "base/log.h"
+#include "divisi/detail/front_end.h"
 #include "divisi/error.h"
 #include "divisi/packer.h"
 #include "divisi/writer.h"
@@ -168,7 +169,9 @@ DistributedWriter::DistributedWriter(std::string dir)
     : state_(std::make_shared<State>(std::move(dir))) {}
 
 DistributedWriter::~DistributedWriter() {
-  if (state_->listener) Parallel::instance().off(kEvent, *state_->listener);
+  if (state_->listener) {
+    detail::FrontEnd::forget(Parallel::instance(), kEvent, *state_->listener);
+  }
 }
 
 std::shared_ptr<DistributedWriter> DistributedWriter::get_instance(const std::string& dir) {
@@ -189,13 +192,16 @@ std::shared_ptr<DistributedWriter> DistributedWriter::get_instance() {
 DistributedWriter& DistributedWriter::plugin(Parallel& router, bool is_writer) {
   if (!router.is_active()) return *this;
   const std::lock_guard lock(state_->mutex);
-  if (state_->listener) router.off(kEvent, *std::exchange(state_->listener, std::nullopt));
+  if (state_->listener) {
+    detail::FrontEnd::forget(router, kEvent, *std::exchange(state_->listener, std::nullopt));
+  }
   state_->router = &router;
   state_->is_writer = is_writer;
   if (is_writer) {
-    state_->listener = router.on(kEvent, [weak = std::weak_ptr(state_)](const Args& args) {
+    auto listener = detail::make_listener([weak = std::weak_ptr(state_)](const Args& args) {
       if (const auto state = weak.lock()) state->take(args);
     });
+    state_->listener = detail::FrontEnd::listen(router, kEvent, std::move(listener), false);
   }
   return *this;
 }

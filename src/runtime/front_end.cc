@@ -142,6 +142,10 @@ ListenerId FrontEnd::listen(Parallel& router, std::string_view event,
   return router.add(event, std::move(listener), {}, once);
 }
 
+void FrontEnd::forget(Parallel& router, std::string_view event, ListenerId id) {
+  router.remove(event, id);
+}
+
 bool FrontEnd::accepts_pickle() {
   const auto* const job = runtime::Network::instance().membership();
   return job != nullptr && (!job->config.secret.empty() || job->config.allow_pickle);

@@ -1,6 +1,7 @@
 #include "runtime/model_sender.h"
 
 #include "base/log.h"
+#include "divisi/detail/front_end.h"
 #include "divisi/error.h"
 #include "divisi/parallel.h"
 
@@ -59,7 +60,9 @@ std::shared_ptr<ModelSender> ModelSender::create(Task& owner, std::string event)
 }
 
 ModelSender::~ModelSender() {
-  for (const auto& [event, id] : peer_listeners_) Parallel::instance().off(event, id);
+  for (const auto& [event, id] : peer_listeners_) {
+    detail::FrontEnd::forget(Parallel::instance(), event, id);
+  }
 }
 
 // A peer that joins has no model. One that was begun anew inside its process has none either, but
@@ -74,7 +77,8 @@ void ModelSender::listen() {
   Parallel& router = Parallel::instance();
   if (!router.is_active()) return;
   for (const char* const change : {"peer_joined", "peer_back"}) {
-    peer_listeners_[change] = router.on(change, again(event_));
+    peer_listeners_[change] =
+        detail::FrontEnd::listen(router, change, detail::make_listener(again(event_)), false);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "divisi/detail/front_end.h"
 #include "divisi/task.h"
 #include "runtime/entry.h"
+#include "runtime/listener_gate.h"
 #include "runtime/network.h"
 #include "runtime/runner.h"
 #include "runtime/worker.h"
@@ -194,12 +195,18 @@ void Parallel::off(std::string_view pattern) {
   unsubscribe_unheard(*active, before);
 }
 
-void Parallel::off(std::string_view pattern, ListenerId id) {
+Subscription Parallel::subscribe(std::string_view event, std::unique_ptr<detail::Listener> listener,
+                                 ListenOptions options, bool once) {
+  auto gate = std::make_shared<detail::ListenerGate>();
+  const ListenerId id = add(event, detail::gated(std::move(listener), gate), options, once);
+  return {std::move(gate), event, id};
+}
+
+void Parallel::remove(std::string_view event, ListenerId id) {
   auto* const active = job();
   if (active == nullptr) return;
-  const auto before = active->events.events();
-  active->events.off(pattern, id);
-  unsubscribe_unheard(*active, before);
+  active->events.core()->remove_exact(event, id);
+  unsubscribe_unheard(*active, {std::string(event)});
 }
 
 void Parallel::send(std::string_view topic, const PayloadView& payload,

@@ -265,7 +265,7 @@ void listen_in_each_attempt() {
   auto& router = task.router();
   auto& calls = router.retries() == 0 ? calls_of_first : calls_of_second;
   if (node() == 1) {
-    router.on("number", [&calls](int) { ++calls; });
+    const auto on_number = router.on("number", [&calls](int) { ++calls; });
     if (router.retries() == 0) throw std::runtime_error("try again");
     router.emit("ready_now");
     demand(jobs::eventually([&] { return calls_of_second == 5; }), "the new listener hears all");
@@ -273,7 +273,7 @@ void listen_in_each_attempt() {
     return;
   }
   Gathered<int> ready;
-  router.on("ready_now", [&] { ready.add(1); });
+  const auto on_ready_now = router.on("ready_now", [&] { ready.add(1); });
   demand(ready.wait_for(1), "the second attempt begins");
   for (int i = 0; i < 5; ++i) router.emit("number", i);
   router.flush(kSoon);
@@ -364,9 +364,11 @@ void die_once_in_node_1(const Arguments& args) {
     task.wait_for("enough", {.timeout = kSoon, .ignore_timeout = false});
     return;
   }
+  std::vector<divisi::Subscription> reports;
   for (const char* change : {"peer_lost", "peer_back"}) {
-    router.on(change,
-              [&changes, change](int who) { changes.add(change + (" " + std::to_string(who))); });
+    reports.push_back(router.on(change, [&changes, change](int who) {
+      changes.add(change + (" " + std::to_string(who)));
+    }));
   }
   task.on("number", [&](int i) { numbers.add(i); });
   task.emit("go", only_remote);
@@ -391,7 +393,7 @@ TEST(LostWorkerTest, With_worker_lost_ignore_the_others_go_on_and_hear_who_is_lo
 void meet_without_the_dead() {
   auto& router = Parallel::instance();
   Gathered<int> lost;
-  router.on("peer_lost", [&](int peer) { lost.add(peer); });
+  const auto on_peer_lost = router.on("peer_lost", [&](int peer) { lost.add(peer); });
   router.ready();
   router.barrier(kSoon);
   if (node() == 2) ::kill(::getpid(), SIGKILL);
@@ -414,8 +416,9 @@ constexpr int kSlowEvents = 70;
 void end_before_a_slow_listener(const Arguments& args) {
   auto& router = Parallel::instance();
   Gathered<int> heard;
+  divisi::Subscription on_n;
   if (node() == 0) {
-    router.on("n", [&](int n, const std::string&) {
+    on_n = router.on("n", [&](int n, const std::string&) {
       std::this_thread::sleep_for(100ms);
       heard.add(n);
     });
@@ -457,7 +460,7 @@ void die_after_another_ended(const Arguments& args) {
     return;
   }
   const std::string awaited = node() == 1 ? "peer_left" : "back";
-  router.on(awaited, [&](int who) { heard.add(who); });
+  const auto on_event = router.on(awaited, [&](int who) { heard.add(who); });
   router.barrier(kSoon);
   if (node() != ended) demand(heard.wait_for(1), awaited + " is heard");
   router.off(awaited);
@@ -503,11 +506,11 @@ void start_after_the_hub_died(const Arguments& args) {
   Gathered<int> heard;
   auto& router = task.router();
   if (node() == 0) {
-    router.on("go", [&](int who) { heard.add(who); });
+    const auto on_go = router.on("go", [&](int who) { heard.add(who); });
     demand(heard.wait_for(2), "both leaves listen");
     ::raise(SIGKILL);
   }
-  router.on("peer_lost", [&](int who) { heard.add(who); });
+  const auto on_peer_lost = router.on("peer_lost", [&](int who) { heard.add(who); });
   router.emit("go", node());
   demand(heard.wait_for(1), "the lost hub is named");
   router.off("peer_lost");
@@ -547,7 +550,7 @@ void receive_blocks() {
     for (int i = 0; i < kBlocks; ++i) router.emit("block", i, block);
     return;  // at once: nobody waits for what the receivers have
   }
-  router.on("block", [&](int i, const divisi::Buffer& block) {
+  const auto on_block = router.on("block", [&](int i, const divisi::Buffer& block) {
     received.add(block.size() == 100'000 && block.data()[99'999] == std::byte{7} ? i : -1);
   });
   demand(received.wait_for(kBlocks, 2 * kSoon), "all blocks arrive");

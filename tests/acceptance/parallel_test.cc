@@ -127,7 +127,7 @@ struct CallsTheRouter {
 
 void free_a_listener() {
   bool freed = false;
-  task.router().on("e", [held = std::make_shared<CallsTheRouter>(&freed)] {});
+  const auto on_e = task.router().on("e", [held = std::make_shared<CallsTheRouter>(&freed)] {});
   task.router().off("e");
   demand(freed, "the listener is gone");
 }
@@ -206,7 +206,7 @@ void leave_after_one_greeting(const Arguments& args) {
     task.wait_for("greeting", {.timeout = kSoon, .ignore_timeout = false});
     return;
   }
-  task.router().on("peer_left", [left](int who) { left->add(who); });
+  const auto on_peer_left = task.router().on("peer_left", [left](int who) { left->add(who); });
   for (int i = 0; i < 10; ++i) {
     task.emit("greeting", greeting);
     if (pace == "meanwhile") left->wait_for(1, 5ms);

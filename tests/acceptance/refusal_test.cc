@@ -160,7 +160,8 @@ LAUNCHER(guarded) {
                            .secret = "a long enough secret"})
       .run([&] {
         std::atomic<int> heard{0};
-        task.router().on("secret_news", [&](const std::string&) { ++heard; });
+        const auto on_secret_news =
+            task.router().on("secret_news", [&](const std::string&) { ++heard; });
         jobs::note(args.at(1), "listens", "");
         jobs::wait_for_note(args.at(1), "enough", 2 * kSoon);
         std::uint64_t received = 0;

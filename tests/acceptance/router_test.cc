@@ -8,8 +8,11 @@
 #include <atomic>
 #include <csignal>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <stop_token>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -112,7 +115,7 @@ TEST_P(BarrierTest, A_successor_takes_part_where_the_others_are) {
 
 void wait_for_the_absent() {
   Gathered<int> over;
-  router().on("over", [&] { over.add(1); });
+  const auto on_over = router().on("over", [&] { over.add(1); });
   if (router().node_id() == 2) {
     demand(over.wait_for(2), "the others gave up");
   } else {
@@ -134,7 +137,8 @@ TEST(BarrierTimeoutTest, A_timeout_names_the_nodes_that_are_missing) {
 void wait_as_long_as_it_takes() {
   constexpr auto kLongest = std::chrono::milliseconds::max();
   const bool serves = router().node_id() == 1;
-  if (serves) router().serve("add", [](int a, int b) { return a + b; });
+  divisi::Subscription serves_add;
+  if (serves) serves_add = router().serve("add", [](int a, int b) { return a + b; });
   router().barrier(kLongest);
   if (!serves) demand(router().call<int>(1, "add", kLongest, 2, 3) == 5, "the answer is awaited");
   demand(router().wait_for_peers(1, kLongest), "the peer is there");
@@ -153,7 +157,7 @@ TEST(BarrierTimeoutTest, The_longest_timeouts_are_long) {
 void give_up(const Arguments& args) {
   const std::string& folder = args.at(0);
   if (router().node_id() == 1) {
-    router().serve("slow", [&] { jobs::wait_for_note(folder, "over"); });
+    const auto serves_slow = router().serve("slow", [&] { jobs::wait_for_note(folder, "over"); });
     jobs::note(folder, "serving", "x");
     jobs::wait_for_note(folder, "over");
     return;
@@ -197,14 +201,16 @@ TEST(GiveUpTest, A_stop_token_ends_every_wait_of_the_router) {
 
 void call_and_serve() {
   Gathered<int> over;
-  router().on("over", [&] { over.add(1); });
+  const auto on_over = router().on("over", [&] { over.add(1); });
   if (router().node_id() == 1) {
-    router().serve("add", [](int a, int b) { return a + b; });
-    router().serve("greet", [](const std::string& who) { return "hello " + who; });
-    router().serve("nothing", [] {});
-    router().serve("fail", []() -> int { throw std::runtime_error("no such thing"); });
-    router().serve("slow", [] { std::this_thread::sleep_for(300ms); });
-    router().serve("die", [] { ::raise(SIGKILL); });
+    const auto serves_add = router().serve("add", [](int a, int b) { return a + b; });
+    const auto serves_greet =
+        router().serve("greet", [](const std::string& who) { return "hello " + who; });
+    const auto serves_nothing = router().serve("nothing", [] {});
+    const auto serves_fail =
+        router().serve("fail", []() -> int { throw std::runtime_error("no such thing"); });
+    const auto serves_slow = router().serve("slow", [] { std::this_thread::sleep_for(300ms); });
+    const auto serves_die = router().serve("die", [] { ::raise(SIGKILL); });
     router().ready();
     over.wait_for(1, kSoon);
     return;
@@ -238,11 +244,12 @@ TEST(CallTest, Answers_errors_and_deaths_come_back_to_the_caller) {
 // Node 1 serves; its emits would throw what a call had left behind.
 void make_bad_calls() {
   Gathered<int> over;
-  router().on("over", [&] { over.add(1); });
+  const auto on_over = router().on("over", [&] { over.add(1); });
   if (router().node_id() == 1) {
-    router().serve("add", [](int a, int b) { return a + b; });
-    router().serve("throw", [](int what) { throw what; });
-    router().serve("huge", [](std::size_t size) { return divisi::Buffer(size); });
+    const auto serves_add = router().serve("add", [](int a, int b) { return a + b; });
+    const auto serves_throw = router().serve("throw", [](int what) { throw what; });
+    const auto serves_huge =
+        router().serve("huge", [](std::size_t size) { return divisi::Buffer(size); });
     router().barrier(kSoon);
     demand(over.wait_for(1), "node 0 has made its calls");
     router().emit("idle");
@@ -275,7 +282,7 @@ TEST(CallTest, A_bad_call_is_an_error_of_its_caller_only) {
 void leave_before_the_answer() {
   Gathered<int> called;
   if (router().node_id() == 0) {
-    router().on("called", [&] { called.add(1); });
+    const auto on_called = router().on("called", [&] { called.add(1); });
     router().barrier(kSoon);
     demand_text(error_of([] { router().call<void>(1, "late", 1ms); }), "no answer");
     demand(called.wait_for(1), "the call is under way");
@@ -283,8 +290,9 @@ void leave_before_the_answer() {
     return;
   }
   Gathered<int> answered;
-  router().on("peer_left", [&](int node) { answered.add(node); });  // after the call: one loop
-  router().serve("late", [] {
+  const auto on_peer_left =
+      router().on("peer_left", [&](int node) { answered.add(node); });  // after the call: one loop
+  const auto serves_late = router().serve("late", [] {
     router().emit("called");
     jobs::eventually([] { return router().peers().empty(); });
   });
@@ -303,11 +311,11 @@ TEST(CallTest, An_answer_for_a_caller_that_has_gone_is_dropped) {
 void ask_the_hub() {
   std::atomic<int> asked{0};
   Gathered<int> said;
-  router().serve("who", [&] {
+  const auto serves_who = router().serve("who", [&] {
     ++asked;
     return router().node_id();
   });
-  router().on("for_the_hub", [&](int from) { said.add(from); });
+  const auto on_for_the_hub = router().on("for_the_hub", [&](int from) { said.add(from); });
   router().barrier(kSoon);
   if (router().node_id() == 1) {
     demand(router().call<int>(0, "who", std::chrono::milliseconds(kSoon)) == 0, "the hub answers");
@@ -339,8 +347,8 @@ void look_around() {
   demand(self.labels().contains("lab"), "the launcher's labels are known");
   demand(self.wait_for_peers(2, kSoon), "two peers");
   demand(!self.wait_for_peers(3, 10ms), "and no third one");
-  self.on("listened", [&](int i) { heard.add(i); });
-  self.on("over", [&] { over.add(1); });
+  const auto on_listened = self.on("listened", [&](int i) { heard.add(i); });
+  const auto on_over = self.on("over", [&] { over.add(1); });
   self.ready();
   for (const auto& peer : self.peers()) {
     demand(peer.node_id != self.node_id() && peer.labels.contains("lab"), "peers have labels");
@@ -393,7 +401,7 @@ TEST(RouterTest, Outside_of_a_run_it_is_inactive_and_emits_vanish) {
   EXPECT_TRUE(router().peers().empty());
   EXPECT_EQ(router().get_attch_to_len(), 0);
   EXPECT_NO_THROW(router().emit("e", 1));
-  EXPECT_THROW(router().on("e", [](int) {}), divisi::UsageError);
+  EXPECT_THROW(static_cast<void>(router().on("e", [](int) {})), divisi::UsageError);
 }
 
 // --- what listeners throw, and what peers may not say ---
@@ -408,7 +416,7 @@ void answer_after_a_failure() {
   Gathered<int> answers;
   Gathered<int> gone;
   if (router().node_id() == 0) {
-    router().on("answer", [&](int i) { answers.add(i); });
+    const auto on_answer = router().on("answer", [&](int i) { answers.add(i); });
     router().barrier(kSoon);
     router().emit("question", "no number");
     for (int i = 0; i < 10; ++i) router().emit("question", i);
@@ -422,8 +430,8 @@ void answer_after_a_failure() {
     router().barrier(kSoon);
     return;
   }
-  router().on("question", [](int i) { router().emit("answer", i); });
-  router().on("peer_left", [&](int node) { gone.add(node); });
+  const auto on_question = router().on("question", [](int i) { router().emit("answer", i); });
+  const auto on_peer_left = router().on("peer_left", [&](int node) { gone.add(node); });
   router().barrier(kSoon);
   router().barrier(kSoon);
   demand_text(error_of([] { router().emit("idle"); }), "question");
@@ -440,12 +448,81 @@ TEST(RouterTest, A_listener_that_failed_is_told_once_and_silences_nobody) {
   Parallel::runner(workers(2))(answer_after_a_failure);
 }
 
+void leave_with_a_listener_of_locals() {
+  std::mutex mutex;
+  std::map<int, bool> gone;
+  const auto on_peer_left = router().on("peer_left", [&](int node) {
+    const std::lock_guard lock(mutex);
+    gone[node] = true;
+  });
+  router().barrier(kSoon);
+}
+DIVISI_MAIN(leave_with_a_listener_of_locals)
+
+TEST(SubscriptionTest, No_listener_runs_on_what_main_has_left) {
+  for (int i = 0; i < 5; ++i) Parallel::runner(workers(8))(leave_with_a_listener_of_locals);
+}
+
+void fail_with_a_listener_of_locals() {
+  std::vector<int> numbers;
+  const auto on_number = router().on("number", [&](int n) { numbers.push_back(n); });
+  if (router().node_id() == 1) {
+    router().barrier(kSoon);
+    for (int n = 0; n < 20'000; ++n) router().emit("number", n);
+    return;
+  }
+  if (router().retries() == 0) router().barrier(kSoon);
+  if (router().retries() < 3) throw std::runtime_error("try again");
+}
+DIVISI_MAIN(fail_with_a_listener_of_locals)
+
+TEST(SubscriptionTest, No_listener_runs_on_what_a_failed_main_has_left) {
+  ParallelOptions options = workers(2);
+  options.auto_recover = true;
+  Parallel::runner(options)(fail_with_a_listener_of_locals);
+}
+
+void end_while_it_runs() {
+  if (router().node_id() == 1) {
+    router().barrier(kSoon);
+    for (int n = 0; n < 3; ++n) router().emit("number", n);
+    router().flush(kSoon);
+    return;
+  }
+  Gathered<int> begun;
+  std::atomic<int> ended{0};
+  divisi::Subscription slow = router().on("number", [&](int n) {
+    begun.add(n);
+    std::this_thread::sleep_for(100ms);
+    ++ended;
+  });
+  Gathered<int> own;
+  divisi::Subscription once = router().on("number", [&](int n) {
+    once.end();
+    own.add(n);
+  });
+  router().barrier(kSoon);
+  demand(begun.wait_for(1), "the listener runs");
+  slow.end();
+  const int calls = ended;
+  demand(calls == static_cast<int>(begun.size()), "end() has waited for the call");
+  demand(!slow, "it is over");
+  demand(own.wait_for(1), "the other listener has ended itself");
+  demand(own.size() == 1 && ended == calls, "neither is called again");
+}
+DIVISI_MAIN(end_while_it_runs)
+
+TEST(SubscriptionTest, Ends_after_the_call_that_runs_and_inside_of_its_own) {
+  Parallel::runner(workers(2))(end_while_it_runs);
+}
+
 void sender_of_reports() {
   Gathered<int> heard;
+  std::vector<divisi::Subscription> reports;
   for (const char* name : {"peer_joined", "peer_lost", "peer_back", "peer_left"}) {
-    router().on(name, [&](int node) {
+    reports.push_back(router().on(name, [&](int node) {
       if (node == 7) heard.add(node);
-    });
+    }));
     demand_text(error_of([&] { router().emit(name, 7); }), name);
   }
   router().ready();
@@ -470,11 +547,11 @@ void overflow(const Arguments& args) {
   const std::string& folder = args.at(1);
   Gathered<int> numbers;
   Gathered<int> totals;
-  router().on("number", [&](int i, const divisi::Buffer&) {
+  const auto on_number = router().on("number", [&](int i, const divisi::Buffer&) {
     if (numbers.size() == 0) jobs::wait_for_note(folder, "emitted");
     numbers.add(i);
   });
-  router().on("total", [&](int delivered) { totals.add(delivered); });
+  const auto on_total = router().on("total", [&](int delivered) { totals.add(delivered); });
   router().ready();
   router().barrier(kSoon);  // what comes before a listener is kept up to a bound only
   if (router().node_id() == 1) {
@@ -533,11 +610,11 @@ void choose_to_wait() {
   constexpr int kCount = 300;
   Gathered<int> numbers;
   Gathered<int> over;
-  router().on("number", [&](int i, const divisi::Buffer&) {
+  const auto on_number = router().on("number", [&](int i, const divisi::Buffer&) {
     numbers.add(i);
     std::this_thread::sleep_for(1ms);
   });
-  router().on("over", [&] { over.add(1); });
+  const auto on_over = router().on("over", [&] { over.add(1); });
   router().barrier(kSoon);
   if (router().node_id() == 0) {
     const divisi::SendOptions wait{.policy = divisi::Policy::kBlock};

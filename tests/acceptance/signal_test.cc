@@ -59,9 +59,10 @@ void wait_for_others(const Arguments& args) {
   auto& router = Parallel::instance();
   const std::string& way = args.at(1);
   const auto signalled = [&] { return jobs::eventually([&] { return router.interrupted(); }); };
+  std::vector<divisi::Subscription> served;
   if (router.node_id() == 1) {
-    router.serve("slow", signalled);
-    router.serve("add", [](int a, int b) { return a + b; });
+    served.push_back(router.serve("slow", signalled));
+    served.push_back(router.serve("add", [](int a, int b) { return a + b; }));
     jobs::note(args.at(0), "serving", "x");
   }
   jobs::wait_for_note(args.at(0), "serving");

@@ -21,7 +21,8 @@ void write_from_both(const Arguments& args) {
   auto& router = Parallel::instance();
   const int node = router.node_id();
   Gathered<int> written;
-  if (node == 0) router.on("written", [&](int who) { written.add(who); });
+  divisi::Subscription on_written;
+  if (node == 0) on_written = router.on("written", [&](int who) { written.add(who); });
   const auto writer = DistributedWriter::get_instance(args.at(0) + "/log." + std::to_string(node));
   writer->plugin(router, node == 0);
   for (int step = 0; step < 3; ++step) {

@@ -104,7 +104,7 @@ void hub_with_two_lives(const Arguments& args) {
   if (router.node_id() == 0) {
     const int life = jobs::read_note(args.at(0), "died") ? 1 : 0;
     jobs::Gathered<int> done;
-    router.on("done", [&](int leaf) { done.add(leaf); });
+    const auto on_done = router.on("done", [&](int leaf) { done.add(leaf); });
     if (life == 0) wait_until_ready(2);  // or a leaf that is late does not hear who was lost
     for (int n = 0; n < kCount; ++n) {
       if (life == 0 && n == kCount / 2) {
@@ -166,7 +166,7 @@ void flood_each_other() {
     if (n < kBalls) router.emit("ball", n, block);
   };
   jobs::Gathered<int> all;
-  router.on("ball", [&](int n, const Buffer&) {
+  const auto on_ball = router.on("ball", [&](int n, const Buffer&) {
     demand(n == next_expected++, "balls come in order");
     answer();
     answer();
@@ -208,7 +208,7 @@ LAUNCHER(flooder) {
     Parallel& router = Parallel::instance();
     PeerChanges changes;
     jobs::Gathered<int> done;
-    router.on("done", [&](int node) { done.add(node); });
+    const auto on_done = router.on("done", [&](int node) { done.add(node); });
     jobs::note(folder, "address", router.address());
     wait_until_ready(2);
     const Progress progress(folder, kSent);
@@ -239,7 +239,7 @@ LAUNCHER(receiver_of_flood) {
     Parallel& router = Parallel::instance();
     Receiver receiver(true);
     jobs::Gathered<std::uint64_t> total;
-    router.on("total", [&](std::uint64_t n, std::uint64_t dropped) {
+    const auto on_total = router.on("total", [&](std::uint64_t n, std::uint64_t dropped) {
       total.add(n);
       total.add(dropped);
     });

@@ -24,17 +24,13 @@ bool soak() {
 }
 
 Receiver::Receiver(bool gaps) : seen_(std::make_shared<Seen>(gaps)) {
-  Parallel::instance().on(
+  numbers_ = Parallel::instance().on(
       "number", [seen = seen_](int sender, int life, int n, const Buffer& bytes) {
         const auto* const end = bytes.data() + bytes.size();
         const bool whole = std::all_of(
             bytes.data(), end, [&](std::byte each) { return each == static_cast<std::byte>(n); });
         seen->take(sender, life, whole ? n : -1, bytes.size());
       });
-}
-
-Receiver::~Receiver() {
-  Parallel::instance().off("number");
 }
 
 void Receiver::Seen::take(int sender, int life, int n, std::size_t bytes) {
@@ -121,16 +117,11 @@ void Progress::wait_until_still() const {
   demand(stands, name_ + " is held up, not at " + std::to_string(last) + " and further");
 }
 
-PeerChanges::PeerChanges() : changes_(std::make_shared<jobs::Gathered<std::string>>()) {
+PeerChanges::PeerChanges() {
   for (const char* const change : {"peer_lost", "peer_back", "peer_left"}) {
-    Parallel::instance().on(change, [changes = changes_, change](int node) {
-      changes->add(change + (" " + std::to_string(node)));
-    });
+    reports_.push_back(Parallel::instance().on(
+        change, [this, change](int node) { changes_.add(change + (" " + std::to_string(node))); }));
   }
-}
-
-PeerChanges::~PeerChanges() {
-  Parallel::instance().off("peer_*");
 }
 
 void PeerChanges::wait_for(const std::string& change, std::chrono::milliseconds deadline) {

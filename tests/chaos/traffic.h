@@ -24,7 +24,6 @@ bool soak();
 class Receiver {
  public:
   explicit Receiver(bool gaps = false);
-  ~Receiver();
   // Throws what is wrong, also what was wrong before.
   void wait_for(int sender, int count, int life = 0,
                 std::chrono::milliseconds deadline = 2 * kSoon);
@@ -32,7 +31,6 @@ class Receiver {
   void check() const;
 
  private:
-  // Shared with the listener: `off` does not wait for a callback that still runs.
   struct Seen {
     explicit Seen(bool may_miss) : gaps(may_miss) {}
     void take(int sender, int life, int n, std::size_t bytes);
@@ -45,6 +43,7 @@ class Receiver {
     std::string wrong;
   };
   const std::shared_ptr<Seen> seen_;
+  divisi::Subscription numbers_;
 };
 
 // The n-th event of this node: most are small, some larger than a chunk of the wire.
@@ -76,12 +75,12 @@ class Progress {
 class PeerChanges {
  public:
   PeerChanges();
-  ~PeerChanges();
   void wait_for(const std::string& change, std::chrono::milliseconds deadline = kSoon);
-  std::vector<std::string> all() const { return changes_->values(); }
+  std::vector<std::string> all() { return changes_.values(); }
 
  private:
-  std::shared_ptr<jobs::Gathered<std::string>> changes_;  // with the listeners
+  jobs::Gathered<std::string> changes_;
+  std::vector<divisi::Subscription> reports_;
 };
 
 // The counters of one peer; zeros if it is gone.

@@ -49,8 +49,8 @@ void exchange(const Arguments& args) {
   jobs::Gathered<int> total;
   PeerChanges changes;
   Receiver receiver;
-  router.on("done", [&] { done.add(1); });
-  router.on("total", [&](int n) { total.add(n); });
+  const auto on_done = router.on("done", [&] { done.add(1); });
+  const auto on_total = router.on("total", [&](int n) { total.add(n); });
   router.ready();
   if (router.node_id() == 0) jobs::note(folder, "address", router.address());
   demand(router.wait_for_peers(1, kSoon), "the other node comes");

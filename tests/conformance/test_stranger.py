@@ -268,10 +268,11 @@ void answer() {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const auto running = task.start();
   divisi::Parallel& router = task.router();
+  std::vector<divisi::Subscription> kept;
   for (const char* const event : {"peer_joined", "peer_lost", "peer_back", "peer_left"}) {
-    router.on(event, [event](int node) { std::printf("%s %d\n", event, node); });
+    kept.push_back(router.on(event, [event](int node) { std::printf("%s %d\n", event, node); }));
   }
-  router.on("bare", [&](int value) { router.emit("bare", value + 1); });
+  kept.push_back(router.on("bare", [&](int value) { router.emit("bare", value + 1); }));
 
   std::vector<int> numbers;
   task.on("number", [&](int number) { numbers.push_back(number); });
@@ -303,10 +304,10 @@ void answer() {
     std::printf("listens\n");
   });
   static std::atomic<bool> released{false};
-  router.on("release", [] {
+  kept.push_back(router.on("release", [] {
     released = true;
     released.notify_all();
-  });
+  }));
   task.on("hold", [] {
     released.wait(false);
     released = false;

@@ -65,8 +65,9 @@ void lose_node_zero() {
 void lose_node_zero_of_three() {
   divisi::Parallel& router = divisi::Parallel::instance();
   std::atomic<int> up = 0;
+  divisi::Subscription on_up;
   if (node_id() == 0) {
-    router.on("up", [&] {
+    on_up = router.on("up", [&] {
       if (++up == 2) std::raise(SIGKILL);
     });
   } else {

@@ -33,7 +33,7 @@ struct Guests {
 int main() {
   divisi::Parallel& router = divisi::Parallel::instance();
   const auto guests = std::make_shared<Guests>();
-  router.on("hello", [&router, guests](int node) {
+  const auto on_hello = router.on("hello", [&router, guests](int node) {
     {
       const std::lock_guard lock(guests->mutex);
       if (guests->heard.contains(node)) return;

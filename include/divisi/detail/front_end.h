@@ -129,6 +129,7 @@ class DIVISI_API FrontEnd {
   // --- the router ---
   static ListenerId listen(Parallel& router, std::string_view event,
                            std::unique_ptr<Listener> listener, bool once);
+  static void forget(Parallel& router, std::string_view event, ListenerId id);
   // May payloads be pickled? They must be proven to come from the job, or be allowed.
   static bool accepts_pickle();
   // The two halves of a call, and the answer of a function that others call.
