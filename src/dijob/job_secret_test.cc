@@ -65,7 +65,7 @@ TEST_F(SecretKeyTest, AnAccountThatMayNotHasNone) {
   EXPECT_FALSE(load());
 }
 
-TEST(JobSecret, TwoJobsHaveTwoSecretsAndAHashIsOfOneSecretAndSalt) {
+TEST(JobSecret, AHashIsOfOneSecretAndOneSalt) {
   const std::string secret = derive_secret("key", "uid-1");
   EXPECT_EQ(secret.size(), 64u);
   EXPECT_EQ(derive_secret("key", "uid-1"), secret);

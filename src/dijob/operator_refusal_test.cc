@@ -143,7 +143,7 @@ TEST_F(OperatorRefusalTest, ASecretThatWasDeletedIsMadeForTheNextPod) {
   EXPECT_EQ(cluster.api.store.all(kSecrets).count(secret), 1u);
 }
 
-TEST_F(OperatorRefusalTest, M18_TheStatusHasTheSaltedHashOfTheSecretWhoeverMadeIt) {
+TEST_F(OperatorRefusalTest, M18_TheStatusHasTheSaltedHashOfTheSecret) {
   const auto matches = [&] {
     const json::Value& secret = cluster.api.store.all(kSecrets).begin()->second;
     const auto text = http::decode_base64(secret.string_at({"data", "secret"}));
@@ -182,7 +182,7 @@ TEST_F(OperatorRefusalTest, M18_WithoutAKeyNoJobHasAHash) {
   EXPECT_EQ(cluster.job("j").string_at({"status", "secretHash"}), "");
 }
 
-TEST_F(OperatorRefusalTest, M19_AFullQuotaOfSecretsDoesNotHoldUpPodsOfASecretThatIsThere) {
+TEST_F(OperatorRefusalTest, M19_AFullQuotaDoesNotBlockPodsWhoseSecretExists) {
   create_running(usual_job());
   cluster.api.intercept = [](const http::Request& request) {
     const bool makes = request.method == "POST" && request.target.ends_with("/secrets");

@@ -68,7 +68,7 @@ TEST_F(TaskRemoteTest, AnswersUnderExpectedNamesAreNotMissed) {
   EXPECT_EQ(router0_.subscriptions("task.reply_299"), 0u) << "the interest ends with the object";
 }
 
-TEST_F(TaskRemoteTest, AWaitForAnExpectedEventMayBeRepeatedUntilItWasGiven) {
+TEST_F(TaskRemoteTest, AnExpectedEventMayBeWaitedForAgain) {
   EXPECT_THROW(static_cast<void>(node0_.expect("e")), UsageError);
   const auto running0 = node0_.start();
   auto first = node0_.expect("e");

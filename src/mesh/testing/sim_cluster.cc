@@ -377,7 +377,7 @@ void SimCluster::harm_a_process() {
 void SimCluster::die_for_good(int id) {
   ++tally_.gone;
   gone_.insert(id);
-  // A hub that waits for its leaves would wait for ever.
+  // A hub that waits for its leaves would never open.
   const auto hub = processes_.find(0);
   const bool must_know = relay_ && hub != processes_.end() && !hub->second.node->joined();
   if (!must_know && chance(0.5)) return;

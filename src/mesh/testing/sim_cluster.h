@@ -44,7 +44,7 @@ class SimCluster {
     bool dead = false;  // its last callbacks no longer count
     bool subscribed = false;
     std::map<int, PeerChange> seen;  // the last change told about each peer
-    std::set<int> mourned;           // peers that its launcher told it are dead for good
+    std::set<int> mourned;           // peers whose death its launcher has reported
   };
   struct Sent {
     std::uint64_t number;
