@@ -1,9 +1,9 @@
 #include "rl/config.h"
 
+#include "base/nearest_name.h"
 #include "divisi/error.h"
 #include "json/value.h"
 #include "rl/env.h"
-#include "rl/nearest_name.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,9 +1,9 @@
 #include "rl/env.h"
 
+#include "base/nearest_name.h"
 #include "divisi/error.h"
 #include "rl/cartpole.h"
 #include "rl/kernels.h"
-#include "rl/nearest_name.h"
 #include "rl/pendulum.h"
 #include "rl/random.h"
 

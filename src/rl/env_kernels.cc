@@ -2,18 +2,22 @@
 // to fused multiply-add, so that a trajectory is the same on every machine.
 #include "rl/kernels.h"
 
+#include <numbers>
+
 namespace divisi::rl::DIVISI_KERNELS {
 
+// NOLINTBEGIN(misc-use-internal-linkage): kernels.cc calls them
 void cartpole(int n, CartPoleColumns state, const int* actions, float* observations, float* rewards,
               std::uint8_t* terminated);
 void pendulum(int n, PendulumColumns state, const float* actions, float* observations,
               float* rewards);
 unsigned largest_action(int n, const int* actions);
 void count_steps(int n, std::int32_t limit, std::int32_t* steps, std::uint8_t* truncated);
+// NOLINTEND(misc-use-internal-linkage)
 
 namespace {
 
-constexpr double kPi = 3.141592653589793;
+constexpr double kPi = std::numbers::pi;
 
 struct SinCos {
   double sin;
@@ -136,8 +140,8 @@ inline void pendulum_step(int n, PendulumColumns state, const float* __restrict 
     const double theta = thetas[i];
     const double theta_dot = theta_dots[i];
     const double torque = clip(static_cast<double>(actions[i]), kMaxTorque);
-    double from_top;
-    double sin_theta;
+    double from_top = 0;
+    double sin_theta = 0;
     if constexpr (AnyAngle) {
       from_top = __builtin_remainder(theta, 2.0 * kPi);
       sin_theta = __builtin_sin(theta);
@@ -152,7 +156,7 @@ inline void pendulum_step(int n, PendulumColumns state, const float* __restrict 
     const double angle = theta + speed * kStep;
     thetas[i] = angle;
     theta_dots[i] = speed;
-    SinCos seen;
+    SinCos seen{};
     if constexpr (AnyAngle) {
       seen = {__builtin_sin(angle), __builtin_cos(angle)};
     } else {

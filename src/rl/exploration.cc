@@ -1,7 +1,7 @@
 #include "rl/exploration.h"
 
+#include "base/nearest_name.h"
 #include "divisi/error.h"
-#include "rl/nearest_name.h"
 
 #include <fmt/format.h>
 
@@ -39,7 +39,7 @@ void act_epsilon_greedy(QNetwork& network, std::span<const float> observations, 
     throw UsageError(fmt::format("{} actions for {} rows of observations", actions.size(), rows));
   }
   // One for each thread, since the network belongs to one.
-  thread_local std::vector<float> q;
+  static thread_local std::vector<float> q;
   const auto count = static_cast<std::size_t>(network.shape().action_count);
   q.resize(actions.size() * count);
   network.forward(observations, rows, q);

@@ -23,9 +23,11 @@ constexpr int kVectors = 2;
 constexpr int kColumns = kVectors * kLanes;
 constexpr int kDepth = 256;  // rows of a panel: it stays in the first-level cache (32 KiB)
 
-typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
-typedef float Unaligned
-    __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
+using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
+using Unaligned
+    [[gnu::vector_size(kLanes * sizeof(float)), gnu::aligned(alignof(float)), gnu::may_alias]] =
+        float;
+static_assert(sizeof(Unaligned) == sizeof(Vector) && alignof(Unaligned) == alignof(float));
 
 inline Vector load(const float* p) {
   return *reinterpret_cast<const Unaligned*>(p);
@@ -69,8 +71,9 @@ void pack(int depth, int columns, ConstMatrix b, float* panel) {
   }
 }
 
-typedef float Quad __attribute__((vector_size(16)));
-typedef float UnalignedQuad __attribute__((vector_size(16), aligned(alignof(float)), may_alias));
+using Quad [[gnu::vector_size(16)]] = float;
+using UnalignedQuad [[gnu::vector_size(16), gnu::aligned(alignof(float)), gnu::may_alias]] = float;
+static_assert(sizeof(UnalignedQuad) == sizeof(Quad) && alignof(UnalignedQuad) == alignof(float));
 
 // As pack(), for a matrix that lies the other way round (b.row == 1): four by four.
 void pack_transposed(int depth, int columns, ConstMatrix b, float* panel) {
@@ -301,23 +304,25 @@ float sum_of_squares(std::size_t size, const float* values) {
 
 }  // namespace
 
-extern const Kernels table;
+extern const Kernels kTable;
+// NOLINTBEGIN(misc-use-internal-linkage): env_kernels.cc has them
 void cartpole(int n, CartPoleColumns state, const int* actions, float* observations, float* rewards,
               std::uint8_t* terminated);
 void pendulum(int n, PendulumColumns state, const float* actions, float* observations,
               float* rewards);
 unsigned largest_action(int n, const int* actions);
 void count_steps(int n, std::int32_t limit, std::int32_t* steps, std::uint8_t* truncated);
+// NOLINTEND(misc-use-internal-linkage)
 
-const Kernels table = {.name = kName,
-                       .gemm = gemm,
-                       .column_sums = column_sums,
-                       .activation_backward = activation_backward,
-                       .adam = adam,
-                       .sum_of_squares = sum_of_squares,
-                       .cartpole = cartpole,
-                       .pendulum = pendulum,
-                       .largest_action = largest_action,
-                       .count_steps = count_steps};
+const Kernels kTable = {.name = kName,
+                        .gemm = gemm,
+                        .column_sums = column_sums,
+                        .activation_backward = activation_backward,
+                        .adam = adam,
+                        .sum_of_squares = sum_of_squares,
+                        .cartpole = cartpole,
+                        .pendulum = pendulum,
+                        .largest_action = largest_action,
+                        .count_steps = count_steps};
 
 }  // namespace divisi::rl::DIVISI_KERNELS

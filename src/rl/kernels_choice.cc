@@ -5,14 +5,14 @@
 namespace divisi::rl {
 
 namespace kernels_baseline {
-extern const Kernels table;
+extern const Kernels kTable;
 }
 #if defined(DIVISI_KERNELS_X86)
 namespace kernels_v3 {
-extern const Kernels table;
+extern const Kernels kTable;
 }
 namespace kernels_v4 {
-extern const Kernels table;
+extern const Kernels kTable;
 }
 #endif
 
@@ -23,20 +23,20 @@ struct Runnable {
   std::size_t count = 0;
 
   Runnable() noexcept {
-    levels[count++] = &kernels_baseline::table;
+    levels[count++] = &kernels_baseline::kTable;
 #if defined(DIVISI_KERNELS_X86)
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
         !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2")) {
       return;
     }
-    levels[count++] = &kernels_v3::table;
+    levels[count++] = &kernels_v3::kTable;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512dq") ||
         !__builtin_cpu_supports("avx512vl")) {
       return;
     }
-    levels[count++] = &kernels_v4::table;
+    levels[count++] = &kernels_v4::kTable;
 #endif
   }
 };

@@ -1,7 +1,7 @@
 #include "rl/layers.h"
 
+#include "base/nearest_name.h"
 #include "divisi/error.h"
-#include "rl/nearest_name.h"
 #include "rl/random.h"
 
 #include <fmt/format.h>

@@ -49,6 +49,19 @@ void copy_row(std::span<const float> source, std::size_t from, std::size_t width
 
 }  // namespace
 
+void estimate_advantages(const Rollout& rollout, double discount, double lambda,
+                         std::span<float> advantages) {
+  const auto factor = static_cast<float>(discount);
+  const auto carry = static_cast<float>(discount * lambda);
+  const std::size_t rows = advantages.size();
+  for (std::size_t i = rows; i-- > 0;) {
+    const float next = rollout.terminated[i] != 0 ? 0.0F : rollout.next_values[i];
+    const float surprise = rollout.rewards[i] + factor * next - rollout.values[i];
+    const bool goes_on = rollout.ended[i] == 0 && i + rollout.envs < rows;
+    advantages[i] = surprise + (goes_on ? carry * advantages[i + rollout.envs] : 0.0F);
+  }
+}
+
 PpoOptions PpoOptions::suited_to(const VectorEnv& env) {
   PpoOptions options;
   if (env.action_count() == 0) {
@@ -122,21 +135,18 @@ void PpoTrainer::collect() {
   env_steps_ += static_cast<std::int64_t>(rows_);
 }
 
-// Generalised advantage estimation. A truncated episode goes on in the critic's eyes: only a
-// termination makes what follows worth nothing.
 void PpoTrainer::compute_advantages() {
   const int rows = static_cast<int>(rows_);
   std::ranges::copy(policy_.values(observations_, rows), values_.begin());
   std::ranges::copy(policy_.values(next_observations_, rows), next_values_.begin());
-  const auto discount = static_cast<float>(options_.discount);
-  const auto carry = static_cast<float>(options_.discount * options_.gae_lambda);
-  for (std::size_t i = rows_; i-- > 0;) {
-    const float next = terminated_[i] != 0 ? 0.0F : next_values_[i];
-    const float surprise = rewards_[i] + discount * next - values_[i];
-    const bool goes_on = ended_[i] == 0 && i + envs_ < rows_;
-    advantages_[i] = surprise + (goes_on ? carry * advantages_[i + envs_] : 0.0F);
-    returns_[i] = advantages_[i] + values_[i];
-  }
+  estimate_advantages({.envs = envs_,
+                       .rewards = rewards_,
+                       .values = values_,
+                       .next_values = next_values_,
+                       .terminated = terminated_,
+                       .ended = ended_},
+                      options_.discount, options_.gae_lambda, advantages_);
+  for (std::size_t i = 0; i < rows_; ++i) returns_[i] = advantages_[i] + values_[i];
 }
 
 void PpoTrainer::learn(PpoStatistics& statistics) {
@@ -186,7 +196,7 @@ void PpoTrainer::learn_from(std::span<const std::uint32_t> rows, PpoStatistics& 
   double clipped = 0.0;
   for (std::size_t i = 0; i < count; ++i) {
     const double advantage = (static_cast<double>(advantages_[rows[i]]) - mean) / deviation;
-    const double log_ratio =
+    const auto log_ratio =
         static_cast<double>(batch_log_probabilities_[i] - log_probabilities_[rows[i]]);
     const double ratio = std::exp(log_ratio);
     const double bounded = std::clamp(ratio, 1.0 - options_.clip, 1.0 + options_.clip);

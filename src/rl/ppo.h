@@ -52,6 +52,22 @@ struct PpoStatistics {
   double clip_fraction = 0.0;  // of rows whose probability moved too far to count
 };
 
+// One rollout of `envs` environments, row t * envs + i.
+struct Rollout {
+  std::size_t envs = 1;
+  std::span<const float> rewards{};
+  std::span<const float> values{};       // of the critic, before the step
+  std::span<const float> next_values{};  // and behind it
+  std::span<const std::uint8_t> terminated{};
+  std::span<const std::uint8_t> ended{};  // terminated or truncated
+};
+
+// Generalised advantage estimation. A truncated episode goes on in the critic's eyes: only a
+// termination makes what follows worth nothing. No advantage is carried from one episode to the one
+// before.
+void estimate_advantages(const Rollout& rollout, double discount, double lambda,
+                         std::span<float> advantages);
+
 class PpoTrainer {
  public:
   // Throws UsageError for options out of range.

@@ -52,6 +52,28 @@ TEST(PpoTest, A_seed_decides_everything) {
   EXPECT_TRUE(first.policy().state() == second.policy().state());
 }
 
+// Two environments, three steps each. The first terminates in its second step, the second is
+// truncated there; what is expected was calculated by hand.
+TEST(PpoTest, Advantages_end_with_their_episode) {
+  const std::vector<float> rewards{1, 1, 2, 2, 4, 4};
+  const std::vector<float> values{0, 0, 1, 1, 2, 2};
+  const std::vector<float> next_values{1, 1, 8, 8, 3, 3};
+  const std::vector<std::uint8_t> terminated{0, 0, 1, 0, 0, 0};
+  const std::vector<std::uint8_t> ended{0, 0, 1, 1, 0, 0};
+  std::vector<float> advantages(6);
+  estimate_advantages({.envs = 2,
+                       .rewards = rewards,
+                       .values = values,
+                       .next_values = next_values,
+                       .terminated = terminated,
+                       .ended = ended},
+                      0.5, 0.5, advantages);
+  // The last step is worth 4 + 0.5 * 3 - 2; of the second nothing follows, but a truncated episode
+  // would have gone on; the first carries a quarter of the second.
+  const std::vector<float> expected{1.5F + 0.25F * 1.0F, 1.5F + 0.25F * 5.0F, 1, 5, 3.5F, 3.5F};
+  EXPECT_EQ(advantages, expected);
+}
+
 TEST(PpoTest, Refuses_options_out_of_range) {
   const auto with = [](auto change) {
     PpoOptions options;

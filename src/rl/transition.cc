@@ -44,7 +44,8 @@ void NStepBuilder::clear() noexcept {
 
 std::size_t NStepBuilder::slot(int env, int position) const noexcept {
   const int first = pending_[static_cast<std::size_t>(env)].first;
-  return static_cast<std::size_t>(env * nstep_ + (first + position) % nstep_);
+  const auto steps = static_cast<std::size_t>(nstep_);
+  return static_cast<std::size_t>(env) * steps + static_cast<std::size_t>(first + position) % steps;
 }
 
 void NStepBuilder::add(std::span<const float> observations, std::span<const int> actions,
@@ -63,8 +64,8 @@ void NStepBuilder::add(std::span<const float> observations, std::span<const int>
     Pending& pending = pending_[i];
     const std::size_t to = slot(env, pending.count++);
     const auto row = observations.subspan(i * observation_size_, observation_size_);
-    std::copy(row.begin(), row.end(),
-              observations_.begin() + static_cast<std::ptrdiff_t>(to * observation_size_));
+    std::ranges::copy(row,
+                      observations_.begin() + static_cast<std::ptrdiff_t>(to * observation_size_));
     actions_[to] = actions[i];
     rewards_[to] = step.rewards[i];
 

@@ -1,4 +1,4 @@
-#include "rl/nearest_name.h"
+#include "base/nearest_name.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-namespace divisi::rl {
+namespace divisi {
 
 namespace {
 
@@ -50,4 +50,4 @@ std::string did_you_mean(std::string_view name, std::span<const std::string> can
   return nearest.empty() ? std::string() : ", did you mean '" + nearest + "'?";
 }
 
-}  // namespace divisi::rl
+}  // namespace divisi

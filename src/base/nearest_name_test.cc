@@ -1,10 +1,10 @@
-#include "rl/nearest_name.h"
+#include "base/nearest_name.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace divisi::rl {
+namespace divisi {
 namespace {
 
 const std::vector<std::string> kNames = {"batch_size", "learning_rate", "nstep", "CartPole-v1"};
@@ -25,4 +25,4 @@ TEST(NearestNameTest, The_end_of_an_error_line) {
 }
 
 }  // namespace
-}  // namespace divisi::rl
+}  // namespace divisi
