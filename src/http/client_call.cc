@@ -90,14 +90,13 @@ Exchange::Events ClientCall::events() {
             }
           },
       .on_end =
-          [weak](Exchange::Ending ending) {
-            if (const auto self = weak.lock(); self && !self->over())
-              self->on_end(std::move(ending));
+          [weak](const Exchange::Ending& ending) {
+            if (const auto self = weak.lock(); self && !self->over()) self->on_end(ending);
           },
   };
 }
 
-void ClientCall::on_end(Exchange::Ending ending) {
+void ClientCall::on_end(const Exchange::Ending& ending) {
   const bool stale = kept_ && ending.untouched && ending.status.code() == Code::kUnavailable;
   if (ending.reusable && spoiled_) exchange_->wire()->close();
   if (stale && !streamed_ && is_idempotent(request_.method)) {

@@ -47,7 +47,7 @@ class ClientCall final : public std::enable_shared_from_this<ClientCall> {
 
  private:
   Exchange::Events events();
-  void on_end(Exchange::Ending ending);
+  void on_end(const Exchange::Ending& ending);
   void watch_silence(io::Duration wait);
   void fail(const Status& status);
   void finish(const Status& status, std::shared_ptr<Wire> reusable);

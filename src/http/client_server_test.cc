@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <set>
 
 namespace divisi::http {
 namespace {
@@ -74,6 +75,20 @@ TEST_F(ClientServerTest, AnIdleConnectionCanBeClosedByHand) {
   on_loop([&] { client_->close_idle(); });
   ASSERT_TRUE(fetch({.target = "/"}).has_value());
   EXPECT_NE(peers.at(0), peers.at(1));
+}
+
+TEST_F(ClientServerTest, AConnectionThatEndedWhileItWasIdleFreesItsPlace) {
+  std::set<std::string> peers;
+  serve([&](const auto& call) {
+    peers.insert(call->peer());
+    call->respond({.status = 204});
+  });
+  use_client({.server = url_, .max_connections = 1, .keep_alive = 1ms});
+  for (std::size_t seen = 0; seen < 4;) {  // until the first three have ended
+    const auto answer = fetch({.target = "/"});
+    ASSERT_TRUE(answer.has_value()) << answer.error().message();
+    on_loop([&] { seen = peers.size(); });
+  }
 }
 
 TEST_F(ClientServerTest, ABusyConnectionIsNotKeptAfterAChangeOfCredentials) {

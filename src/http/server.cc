@@ -27,13 +27,13 @@ class ServerCore final : public ServerConnection::Owner,
     tell_if_drained();
   }
 
-  void on_accept(std::shared_ptr<io::Stream> stream) {
+  void on_accept(const std::shared_ptr<io::Stream>& stream) {
     if (closed_) return stream->close();
     if (connections_.size() + handshakes_.size() >= options_.max_connections) {
       log::warning("{} refused: {} connections are open", stream->peer(), options_.max_connections);
       return stream->close();
     }
-    if (!options_.tls) return serve(std::move(stream));
+    if (!options_.tls) return serve(stream);
     const std::uint64_t id = next_handshake_++;
     handshakes_[id] =
         io::start_tls(reactor_, options_.tls, stream, {}, options_.header_timeout,
@@ -64,9 +64,9 @@ class ServerCore final : public ServerConnection::Owner,
   }
 
  private:
-  void serve(std::shared_ptr<io::Stream> stream) {
+  void serve(const std::shared_ptr<io::Stream>& stream) {
     auto connection =
-        std::make_shared<ServerConnection>(reactor_, weak_from_this(), options_, std::move(stream));
+        std::make_shared<ServerConnection>(reactor_, weak_from_this(), options_, stream);
     connections_.emplace(connection.get(), connection);
     connection->start();
   }
@@ -113,8 +113,8 @@ Result<std::unique_ptr<Server>> Server::listen(io::Reactor& reactor, ServerOptio
                                                Handler handler) {
   const io::Address where = options.address;
   auto core = std::make_shared<ServerCore>(reactor, std::move(options), std::move(handler));
-  DIVISI_TRY(auto listener, reactor.listen(where, [weak = std::weak_ptr(core)](auto stream) {
-    if (const auto alive = weak.lock()) return alive->on_accept(std::move(stream));
+  DIVISI_TRY(auto listener, reactor.listen(where, [weak = std::weak_ptr(core)](const auto& stream) {
+    if (const auto alive = weak.lock()) return alive->on_accept(stream);
     stream->close();
   }));
   return std::make_unique<ListeningServer>(std::move(core), std::move(listener));

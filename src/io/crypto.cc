@@ -36,6 +36,38 @@ Digest hmac_sha256(std::string_view key, std::span<const std::byte> message) {
   return digest;
 }
 
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
+  DIVISI_CHECK(context_ != nullptr, "there is memory for a hash");
+  EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(context_), EVP_sha256(), nullptr);
+}
+
+Sha256::~Sha256() {
+  EVP_MD_CTX_free(static_cast<EVP_MD_CTX*>(context_));
+}
+
+void Sha256::update(std::string_view bytes) {
+  EVP_DigestUpdate(static_cast<EVP_MD_CTX*>(context_), bytes.data(), bytes.size());
+}
+
+Digest Sha256::finish() {
+  Digest digest{};
+  unsigned length = 0;
+  EVP_DigestFinal_ex(static_cast<EVP_MD_CTX*>(context_),
+                     reinterpret_cast<unsigned char*>(digest.data()), &length);
+  DIVISI_CHECK(length == digest.size(), "SHA-256 gives 32 bytes");
+  return digest;
+}
+
+std::string hexadecimal(std::span<const std::byte> bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::byte byte : bytes) {
+    text += kDigits[std::to_integer<std::size_t>(byte >> 4)];
+    text += kDigits[std::to_integer<std::size_t>(byte & std::byte{15})];
+  }
+  return text;
+}
+
 std::array<std::byte, 20> sha1(std::string_view text) {
   std::array<std::byte, 20> digest{};
   unsigned length = 0;

@@ -38,6 +38,15 @@ TEST(CryptoTest, AnEmptyKeyAndAnEmptyMessageAreFine) {
             "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
 }
 
+TEST(CryptoTest, Sha256OfPiecesIsThatOfTheWhole) {
+  Sha256 hash;
+  hash.update("a");
+  hash.update("");
+  hash.update("bc");
+  EXPECT_EQ(hexadecimal(hash.finish()),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
 TEST(CryptoTest, EqualBytesAreEqual) {
   EXPECT_TRUE(equal_constant_time(bytes_of("abc"), bytes_of("abc")));
   EXPECT_FALSE(equal_constant_time(bytes_of("abc"), bytes_of("abd")));

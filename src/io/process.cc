@@ -61,6 +61,7 @@ struct ChildPlan {
   const char* program;
   char* const* argv;
   char* const* envp;
+  const char* folder;        // null: stays where it is
   std::array<int, 3> stdio;  // to become 0, 1, 2; -1 keeps what is there
   const std::vector<int>* inherited;
   bool new_process_group;
@@ -96,6 +97,7 @@ int become(const ChildPlan& plan) {
     const int source = sources[static_cast<std::size_t>(target)];
     if (source >= 0 && ::dup2(source, target) < 0) return errno;
   }
+  if (plan.folder != nullptr && ::chdir(plan.folder) != 0) return errno;
   // Libraries that forgot O_CLOEXEC do not hand their files to workers. Kernels before 5.11 lack
   // the flag; then only our own care protects.
   ::close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
@@ -188,6 +190,11 @@ Result<std::string> read_all(int fd) {
   }
 }
 
+Result<std::string> read_from_start(int fd) {
+  if (::lseek(fd, 0, SEEK_SET) != 0) return failure(errno_status("rewinding a file"));
+  return read_all(fd);
+}
+
 Result<Process> Process::spawn(const SpawnOptions& options) {
   const std::string program = find_program(options.program);
   std::vector<std::string> arguments{options.argv0.empty() ? options.program : options.argv0};
@@ -204,7 +211,10 @@ Result<Process> Process::spawn(const SpawnOptions& options) {
   plan.program = program.c_str();
   plan.argv = argv.data();
   plan.envp = envp.data();
-  plan.stdio = {input.child.get(), output.child.get(), error.child.get()};
+  plan.folder = options.folder.empty() ? nullptr : options.folder.c_str();
+  plan.stdio = {options.input_from >= 0 ? options.input_from : input.child.get(),
+                options.output_to >= 0 ? options.output_to : output.child.get(),
+                options.error_to >= 0 ? options.error_to : error.child.get()};
   plan.inherited = &options.inherited;
   plan.new_process_group = options.new_process_group;
   plan.die_with_parent = options.die_with_parent;
@@ -215,10 +225,13 @@ Result<Process> Process::spawn(const SpawnOptions& options) {
   // No handler may run in the child while it shares our memory.
   sigset_t all;
   ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &plan.mask);
+  sigset_t own;
+  ::pthread_sigmask(SIG_SETMASK, &all, &own);
+  plan.mask = own;
+  if (options.clear_signal_mask) ::sigemptyset(&plan.mask);
   const pid_t pid = vfork_and_become(plan);
   const int fork_error = errno;
-  ::pthread_sigmask(SIG_SETMASK, &plan.mask, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &own, nullptr);
 
   if (pid < 0) {
     return failure(Code::kUnavailable, "starting {}: {}", options.program, errno_text(fork_error));

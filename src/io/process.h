@@ -46,6 +46,7 @@ Result<PipePair> make_pipe();
 // seen in its arguments or environment.
 Result<Descriptor> make_memory_file(const std::string& name, std::string_view bytes);
 Result<std::string> read_all(int fd);
+Result<std::string> read_from_start(int fd);  // of a file, wherever it is positioned
 
 enum class Stdio { kInherit, kNull, kPipe };
 
@@ -58,6 +59,11 @@ struct SpawnOptions {
   Stdio standard_input = Stdio::kInherit;
   Stdio standard_output = Stdio::kInherit;
   Stdio standard_error = Stdio::kInherit;
+  // Descriptors of the caller that become the child's instead; -1: as above.
+  int input_from = -1;
+  int output_to = -1;
+  int error_to = -1;
+  std::string folder{};  // the child's working directory; empty: the caller's
   // These keep their number in the child; nothing else above 2 gets there.
   std::vector<int> inherited{};
 
@@ -65,6 +71,8 @@ struct SpawnOptions {
   // The kernel kills the child (SIGKILL) when the thread that called spawn() ends, however it
   // ends. That thread must therefore live as long as the child shall.
   bool die_with_parent = false;
+  // The child blocks no signal, whatever the calling thread blocks.
+  bool clear_signal_mask = false;
 };
 
 struct ExitStatus {

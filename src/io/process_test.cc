@@ -88,11 +88,11 @@ TEST(ProcessTest, FindsProgramsInThePath) {
 TEST(ProcessTest, AddsChangesAndRemovesVariables) {
   ::setenv("PROCESS_TEST_GONE", "1", 1);
   ::setenv("PROCESS_TEST_CHANGED", "old", 1);
-  auto options = shell("echo $PROCESS_TEST_GONE-$PROCESS_TEST_CHANGED-$PROCESS_TEST_NEW");
+  auto options = shell("echo ${PROCESS_TEST_GONE-gone}-$PROCESS_TEST_CHANGED-$PROCESS_TEST_NEW");
   options.environment = {{"PROCESS_TEST_GONE", std::nullopt},
                          {"PROCESS_TEST_CHANGED", "changed"},
                          {"PROCESS_TEST_NEW", "new"}};
-  EXPECT_EQ(run(options).output, "-changed-new\n");
+  EXPECT_EQ(run(options).output, "gone-changed-new\n") << "not there, not even empty";
 }
 
 TEST(ProcessTest, OnlyChosenDescriptorsReachTheChild) {

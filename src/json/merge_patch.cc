@@ -1,6 +1,7 @@
 // JSON Merge Patch, RFC 7396.
 #include "json/key_index.h"
 #include "json/patch.h"
+#include "json/pointer.h"
 
 #include <algorithm>
 
@@ -21,6 +22,30 @@ void erase_members(Object& object, std::vector<std::size_t> positions) {
     }
   }
   object.erase(object.begin() + static_cast<std::ptrdiff_t>(kept), object.end());
+}
+
+Value operation(std::string_view name, std::string path) {
+  Value made;
+  made["op"] = std::string(name);
+  made["path"] = std::move(path);
+  return made;
+}
+
+void add_operations(const Value* target, const Value& patch, const std::string& path, Array& out) {
+  const Object* const changes = patch.as_object();
+  if (changes != nullptr && target != nullptr && target->as_object() != nullptr) {
+    for (const Member& change : *changes) {
+      add_operations(target->find(change.first), change.second,
+                     path + "/" + escape_token(change.first), out);
+    }
+  } else if (!patch.is_null()) {
+    Value whole;
+    apply_merge_patch(whole, patch);
+    out.push_back(operation("add", path));  // also replaces
+    out.back()["value"] = std::move(whole);
+  } else if (target != nullptr) {
+    out.push_back(operation("remove", path));
+  }
 }
 
 }  // namespace
@@ -68,6 +93,12 @@ Value make_merge_patch(const Value& from, const Value& to) {
     }
   }
   return patch;
+}
+
+Value as_json_patch(const Value& target, const Value& merge_patch) {
+  Array operations;
+  add_operations(&target, merge_patch, "", operations);
+  return operations;
 }
 
 }  // namespace divisi::json

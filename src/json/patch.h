@@ -20,4 +20,8 @@ void apply_merge_patch(Value& target, const Value& patch);
 // as a merge patch; applying the result removes it instead.
 Value make_merge_patch(const Value& from, const Value& to);
 
+// The operations of RFC 6902 that change `target` as the merge patch would. Kubernetes drops null
+// members in the lists of a merge patch, but not in those of a JSON Patch.
+Value as_json_patch(const Value& target, const Value& merge_patch);
+
 }  // namespace divisi::json

@@ -173,6 +173,22 @@ TEST(MergePatchTest, MakesThePatchBetweenTwoDocuments) {
   }
 }
 
+TEST(MergePatchTest, MakesOperationsThatKeepNullsInLists) {
+  const Case cases[] = {
+      {R"({"a":1,"b":{"c":1}})", R"({"a":null,"b":{"c":2,"d/e":3},"x":null})",
+       R"({"b":{"c":2,"d/e":3}})"},
+      {R"({"a":{"b":1}})", R"({"a":[{"b":null}]})", R"({"a":[{"b":null}]})"},
+      {R"({})", R"({"a":{"b":null,"c":1}})", R"({"a":{"c":1}})"},
+      {R"({"a":1})", "{}", R"({"a":1})"},
+  };
+  for (const Case& each : cases) {
+    Value target = json(each.document);
+    const Value operations = as_json_patch(target, json(each.patch));
+    ASSERT_TRUE(apply_json_patch(target, operations).ok()) << print(operations);
+    EXPECT_EQ(print(target), each.result) << print(operations);
+  }
+}
+
 TEST(MergePatchTest, HandlesObjectsOfManyKeys) {
   Object members;
   Object changes;

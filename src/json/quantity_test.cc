@@ -128,6 +128,9 @@ TEST(QuantityTest, AddsAndKeepsTheFormatOfTheFirstThatIsNotZero) {
   EXPECT_EQ((quantity("1Ki") - quantity("1")).to_string(), "1023");
   EXPECT_EQ(quantity("6e28") + quantity("6e28"), quantity("9e28") + quantity("8e28"));
   EXPECT_EQ(-quantity("6e28") - quantity("6e28"), -(quantity("9e28") + quantity("8e28")));
+  // More than 128 bits hold.
+  EXPECT_EQ(quantity("9e28") + quantity("9e28"), quantity("6e28") + quantity("6e28"));
+  EXPECT_EQ(-quantity("9e28") - quantity("9e28"), -quantity("6e28") - quantity("6e28"));
   EXPECT_EQ((quantity("4Ei") + quantity("4Ei") + quantity("4Ei")).to_string(), "12Ei");
 }
 
