@@ -47,6 +47,18 @@ TEST_F(EarlyEventsTest, ANameThatIsWaitedForAgainIsNotForgotten) {
   EXPECT_EQ(count_->load(), 0u);
 }
 
+TEST_F(EarlyEventsTest, LargeAnswersThatWereTakenMakeRoomForOthers) {
+  EXPECT_FALSE(early_.take("pong").has_value());
+  const std::string large(std::size_t{1} << 20, 'x');
+  PackScratch scratch;
+  for (int i = 0; i < 40; ++i) {  // more than is kept at a time
+    early_.note_emit();
+    ASSERT_TRUE(early_.keep({"pong", pack_args(scratch, large), 1, 0}, [] { return false; }));
+    ASSERT_TRUE(early_.take("pong").has_value()) << i;
+  }
+  EXPECT_EQ(count_->load(), 0u);
+}
+
 TEST_F(EarlyEventsTest, AnswersThatComeAfterAllWaitsAreCountedWithTheirNames) {
   for (std::size_t i = 0; i < 3 * EarlyEvents::kMostNames; ++i) {
     EXPECT_FALSE(early_.take(reply(i)).has_value());

@@ -161,7 +161,7 @@ void Packer::array(std::size_t count) {
 std::size_t Packer::open_tuple(std::size_t count) {
   char* at = reserve(kLongestHead);
   *at++ = '\xc9';
-  const std::size_t opened = static_cast<std::size_t>(at - data_.get());
+  const auto opened = static_cast<std::size_t>(at - data_.get());
   at = put_u32(at, 0);  // known when it is closed
   *at++ = static_cast<char>(kTupleExtension);
   written(at);

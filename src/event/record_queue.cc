@@ -34,7 +34,8 @@ Record* RecordQueue::allocate(std::size_t stored_size) {
       spare_ = std::move(chunk->next);
       --spare_count_;
     } else {
-      chunk.reset(new Chunk);  // without clearing 64 KiB, which make_unique would do
+      // NOLINTNEXTLINE(modernize-make-unique): that would clear 64 KiB
+      chunk.reset(new Chunk);
     }
     Chunk* added = chunk.get();
     (last_ == nullptr ? first_ : last_->next) = std::move(chunk);

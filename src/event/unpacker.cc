@@ -16,7 +16,7 @@ namespace {
 }
 
 std::uint32_t get_u32(const char* at) {
-  std::uint32_t value;
+  std::uint32_t value = 0;
   std::memcpy(&value, at, sizeof value);
   return value;
 }

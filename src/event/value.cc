@@ -15,13 +15,13 @@ struct Overloaded : F... {
 }  // namespace
 
 std::size_t Value::size() const {
-  if (const Array* array = get_if<Array>()) return array->size();
+  if (const auto* array = get_if<Array>()) return array->size();
   if (const Map* map = get_if<Map>()) return map->size();
   throw UsageError(fmt::format("{} has no elements", describe()));
 }
 
 const Value& Value::at(std::size_t index) const {
-  const Array* array = get_if<Array>();
+  const auto* array = get_if<Array>();
   if (array == nullptr) throw UsageError(fmt::format("{} is no list", describe()));
   if (index >= array->size()) {
     throw UsageError(fmt::format("element {} of a {}", index, describe()));
@@ -33,7 +33,7 @@ const Value& Value::at(std::string_view key) const {
   const Map* map = get_if<Map>();
   if (map == nullptr) throw UsageError(fmt::format("{} is no map", describe()));
   for (const auto& [name, value] : *map) {
-    const std::string* text = name.get_if<std::string>();
+    const auto* text = name.get_if<std::string>();
     if (text != nullptr && *text == key) return value;
   }
   throw UsageError(fmt::format("the map has no key \"{}\"", key));
@@ -58,7 +58,7 @@ std::string Value::describe() const {
 
 bool Value::operator==(const Value& other) const {
   if (storage_.index() == other.storage_.index()) {
-    if (const Buffer* bytes = get_if<Buffer>()) {
+    if (const auto* bytes = get_if<Buffer>()) {
       return bytes->text() == other.get_if<Buffer>()->text();
     }
     return std::visit(
@@ -84,8 +84,8 @@ bool Value::operator==(const Value& other) const {
     }
     return false;
   };
-  if (const double* real = get_if<double>()) return same(*real, other);
-  if (const double* real = other.get_if<double>()) return same(*real, *this);
+  if (const auto* real = get_if<double>()) return same(*real, other);
+  if (const auto* real = other.get_if<double>()) return same(*real, *this);
   return false;
 }
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <latch>
 #include <thread>
+#include <utility>
 
 namespace divisi::mesh::testing {
 namespace {
@@ -272,6 +273,48 @@ TEST_P(EndsConformance, CallbacksThatWaitForEachOtherAreToldAtOnceAndOneGoesOn) 
   EXPECT_THAT(all[0].message(), HasSubstr("node 0 and node 1 wait for each other"));
   EXPECT_TRUE(all[1].ok()) << all[1].message();
   EXPECT_TRUE(seen.reaches(kCount));
+}
+
+TEST_P(EndsConformance, CallbacksThatWaitForEachOtherAreToldAlsoAfterAReconnect) {
+  NodeOptions options = small_queues();
+  options.send_timeout = std::chrono::hours(1);
+  constexpr int kCount = 200;
+  Inbox<Status> outcomes;
+  std::latch both{2};
+  const auto flood = [&](TestNode& node) {
+    both.arrive_and_wait();
+    Status status;
+    for (int i = 0; i < kCount && status.ok(); ++i) {
+      status = node.emit("data", i, Buffer(kEventBytes));
+    }
+    outcomes.add(status);
+  };
+  TestNode a(0, fresh(), {}, options);
+  BadWire wire(a->address());
+  TestNode b(1, "", {wire.address()}, options);
+  link(a, b);
+  a.on("go", [&] { flood(a); });
+  b.on("go", [&] { flood(b); });
+  a.on("data", [](int, const Buffer&) {});
+  b.on("data", [](int, const Buffer&) {});
+  ASSERT_TRUE(a.emit("go").ok());
+  ASSERT_TRUE(b.emit("go").ok());
+  // Both wait; what they have said of it is lost with the connection.
+  std::uint64_t before = 0;
+  ASSERT_TRUE(eventually([&] {
+    const auto is_full = [](const PeerStats& stats) {
+      return stats.queued_bytes + kEventBytes > kQueue;
+    };
+    const std::uint64_t sent = a.stats_of(1).sent + b.stats_of(0).sent;
+    return std::exchange(before, sent) == sent && is_full(a.stats_of(1)) && is_full(b.stats_of(0));
+  }));
+  wire.cut();
+  ASSERT_TRUE(outcomes.reaches(2));
+  const auto all = outcomes.values();
+  EXPECT_EQ(all[0].code(), Code::kTimeout);
+  EXPECT_THAT(all[0].message(), HasSubstr("node 0 and node 1 wait for each other"));
+  EXPECT_TRUE(all[1].ok()) << all[1].message();
+  EXPECT_GE(a.stats_of(1).reconnects, 1u);
 }
 
 TEST_P(EndsConformance, WhereWeAttachAPeerThatSaidGoodbyeIsDialledAgain) {

@@ -2,6 +2,7 @@
 // for.
 #include "mesh/testing/bad_wire.h"
 #include "mesh/testing/medium.h"
+#include "mesh/testing/raw_socket.h"
 #include "mesh/testing/test_node.h"
 
 #include <gmock/gmock.h>
@@ -61,6 +62,16 @@ TEST_P(MembersConformance, ANewcomerIsFoundWhereItIsWhenItsNameIsNotKnownYet) {
   PeerPlace by_name = place(3, nowhere());
   by_name.at = *io::Address::parse(newcomer->address());
   welcome(survivor, by_name);
+  EXPECT_TRUE(survivor.hears(PeerChange::kJoined, 3));
+}
+
+TEST_P(MembersConformance, ANewcomerThatMovedIsFoundByItsName) {
+  TestNode survivor(5, fresh(), {});
+  TestNode newcomer(3, fresh(), {});
+  const Reserved former(fresh());
+  PeerPlace moved = place(3, newcomer->address());
+  moved.at = *io::Address::parse(former.address());
+  welcome(survivor, moved);
   EXPECT_TRUE(survivor.hears(PeerChange::kJoined, 3));
 }
 

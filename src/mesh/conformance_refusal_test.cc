@@ -166,6 +166,18 @@ TEST_P(RefusalConformance, SilentStrangersTakeNoPlaceOfAPeer) {
   expect_healthy(a, {});
 }
 
+// Over tcp alone: all of ipc is one source.
+TEST(SourcesTest, SilentStrangersOfOneSourcePushOutNobodyOfAnother) {
+  NodeOptions options;
+  options.handshake_timeout = 600s;
+  TestNode a(0, "tcp://127.0.0.1:0", {}, options);
+  const RawSocket other(a->address(), "127.0.0.2");
+  std::vector<std::unique_ptr<RawSocket>> strangers;
+  for (int i = 0; i < 300; ++i) strangers.push_back(std::make_unique<RawSocket>(a->address()));
+  strangers[100]->read_to_end();  // many have made room
+  EXPECT_TRUE(other.is_open());
+}
+
 TEST_P(RefusalConformance, ManyWorkersOfOneAddressJoinAtOnce) {
   TestNode hub(0, fresh(), {});
   std::vector<std::unique_ptr<TestNode>> workers;

@@ -55,6 +55,24 @@ TEST_P(LinkConformance, EventsTravelBothWays) {
   EXPECT_EQ(answers.values().front(), "who!");
 }
 
+TEST_P(LinkConformance, WhetherItHasJoinedAndFlushedMayBeAskedAtAnyTime) {
+  Inbox<int> seen;
+  TestNode a(0, fresh(), {});
+  TestNode b(1, "", {a->address()});
+  const std::jthread asking([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      (void)b->joined();
+      (void)b->flushed();
+    }
+  });
+  link(a, b);
+  a.on("n", [&](int n) { seen.add(n); });
+  for (int i = 0; i < 1'000; ++i) ASSERT_TRUE(b.emit("n", i).ok());
+  ASSERT_TRUE(seen.reaches(1'000));
+  EXPECT_TRUE(b->joined());
+  EXPECT_TRUE(eventually([&] { return b->flushed(); }));
+}
+
 TEST_P(LinkConformance, TenThousandEventsOfSeveralNamesKeepTheirOrder) {
   Inbox<int> seen;
   TestNode a(0, fresh(), {});

@@ -144,6 +144,24 @@ TEST(HandshakeTest, NobodyIsAskedBeforeTheProof) {
   EXPECT_FALSE(asked);
 }
 
+TEST(HandshakeTest, AProofIsTakenOnce) {
+  int asked = 0;
+  End dialler(kDialler, who(1), "s", welcome());
+  End acceptor(kAcceptor, who(2), "s", [&](const Identity&) {
+    ++asked;
+    return Handshake::Verdict{RejectCode::kProtocol, "", {}};
+  });
+  acceptor.receive(dialler.shake.take_output());
+  dialler.receive(acceptor.shake.take_output());
+  const auto proof = dialler.shake.take_output();
+  acceptor.receive(proof);
+  EXPECT_EQ(acceptor.shake.state(), Handshake::State::kRunning);
+  acceptor.receive(proof);
+  EXPECT_EQ(acceptor.shake.state(), kFailed);
+  EXPECT_THAT(acceptor.shake.error().message(), HasSubstr("out of turn"));
+  EXPECT_EQ(asked, 1);
+}
+
 TEST(HandshakeTest, LabelsAndAddressesAreNotToldToStrangers) {
   End dialler(kDialler, who(1), "wrong", welcome());
   End acceptor(kAcceptor, who(2), "right", welcome());

@@ -92,7 +92,7 @@ Node::~Node() {
 
 // A dialler has its link half a round trip before the acceptor has. What the acceptor emits in
 // between would not reach it, so a link counts from the acceptor's first frame on.
-bool Node::joined() const {
+bool Node::has_joined() const {
   std::size_t connected = 0;
   for (const auto& [id, link] : links_) {
     if (!link->out.heard && !link->out.lost) return false;
@@ -102,6 +102,11 @@ bool Node::joined() const {
   return unjoined_dialers_ == 0 &&
          connected + departed_.size() >= static_cast<std::size_t>(options_.expected_peers) &&
          std::ranges::all_of(options_.expected_nodes, present);
+}
+
+bool Node::joined() const {
+  const Lock lock(mutex_);
+  return has_joined();
 }
 
 Status Node::join() {
@@ -136,7 +141,7 @@ Status Node::await_links() {
   const auto start = Clock::now();
   join_deadline_ = std::max(join_deadline_, deadline_after(options_.join_timeout, start));
   auto next_line = start + kWaitLine;
-  while (!joined()) {
+  while (!has_joined()) {
     if (!join_error_.ok()) return join_error_;
     if (join_cancelled_ || closing_) {
       return make_status(Code::kCancelled, "joining the job was cancelled");
@@ -596,10 +601,15 @@ void Node::announce_labels(std::set<std::string> labels) {
   }
 }
 
-bool Node::flushed() const {
+bool Node::has_flushed() const {
   return std::ranges::all_of(link_list_, [](const LinkPtr& link) {
     return link->out.lost || link->out.log.all_acknowledged();
   });
+}
+
+bool Node::flushed() const {
+  const Lock lock(mutex_);
+  return has_flushed();
 }
 
 // Whether a node that ends, and has waited since then, waits no longer for this peer.
@@ -620,11 +630,11 @@ bool Node::flush(std::chrono::milliseconds deadline, const std::stop_token& stop
   const std::stop_callback wake(stop, [this] { wake_waiters(); });
   Lock lock(mutex_);
   request_flush();
-  const auto over = [&] { return closed_ || flushed() || stop.stop_requested(); };
+  const auto over = [&] { return closed_ || has_flushed() || stop.stop_requested(); };
   ++waiting_;
   changed_.wait_until(lock, deadline_after(deadline), over);
   --waiting_;
-  return flushed();
+  return has_flushed();
 }
 
 bool Node::flush(const EndLimits& limits) {
@@ -645,7 +655,7 @@ bool Node::flush(const EndLimits& limits) {
     --waiting_;
     if (woken == std::cv_status::timeout) break;
   }
-  return flushed();
+  return has_flushed();
 }
 
 std::vector<PeerInfo> Node::peers() const {

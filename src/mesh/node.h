@@ -83,6 +83,7 @@ class Node {
 
   // Blocks until all living peers have acknowledged everything; false if it gave up.
   bool flush(std::chrono::milliseconds deadline, const std::stop_token& stop = {});
+  // The same as a question.
   bool flushed() const;
 
   // Blocks as flush(), but for as long as acknowledgements advance.
@@ -145,6 +146,8 @@ class Node {
 
   // node.cc: with mutex_ held.
   using Lock = std::unique_lock<std::mutex>;
+  bool has_joined() const;
+  bool has_flushed() const;
   OutTopic& out_topic(std::string_view name);
   bool wants(const Outbound& out, std::string_view topic) const;
   void choose(OutTopic& topic, const Target& to, std::vector<LinkPtr>& targets);

@@ -145,7 +145,7 @@ void Node::relay(const LinkPtr& from, const Received& events) {
 // A leaf that is early must be heard by those that come later: until all are there, a hub grants no
 // credit and so receives no event.
 void Node::open_relay(Lock& lock) {
-  if (!options_.relay || relay_open_ || !joined()) return;
+  if (!options_.relay || relay_open_ || !has_joined()) return;
   relay_open_ = true;
   for (const LinkPtr& link : std::vector<LinkPtr>(link_list_)) {
     if (!link->connection) continue;

@@ -62,11 +62,16 @@ std::uint16_t port_of(int fd) {
 
 }  // namespace
 
-int connect_to(const std::string& text) {
+int connect_to(const std::string& text, const std::string& source) {
   const SocketAddress native = to_native(parse(text));
   const int fd =
       checked(::socket(native.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
-  if (::connect(fd, native.get(), native.size) < 0) {
+  bool ready = true;
+  if (!source.empty()) {
+    const SocketAddress from = to_native(parse("tcp://" + source + ":0"));
+    ready = ::bind(fd, from.get(), from.size) == 0;
+  }
+  if (!ready || ::connect(fd, native.get(), native.size) < 0) {
     const int error = errno;
     ::close(fd);
     throw std::runtime_error("connect to " + text + ": " + errno_text(error));
@@ -124,6 +129,11 @@ std::vector<std::byte> RawSocket::read_some() {
   const ssize_t n = ::recv(fd_, bytes.data(), bytes.size(), 0);
   bytes.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
   return bytes;
+}
+
+bool RawSocket::is_open() const {
+  std::byte next{};
+  return ::recv(fd_, &next, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
 std::vector<std::byte> RawSocket::read_to_end() {

@@ -10,7 +10,8 @@
 namespace divisi::mesh::testing {
 
 // A connected socket, or a listening one and the address it got. Throw on failure.
-int connect_to(const std::string& address);
+int connect_to(const std::string& address,
+               const std::string& source = "");  // of tcp: from that host
 int listen_like(const std::string& address, std::string& bound);
 
 // An address where nobody listens, kept from everybody but a node that is told of it. Of tcp: a
@@ -30,7 +31,8 @@ class Reserved {
 
 class RawSocket {
  public:
-  explicit RawSocket(const std::string& address) : fd_(connect_to(address)) {}
+  explicit RawSocket(const std::string& address, const std::string& source = "")
+      : fd_(connect_to(address, source)) {}
   ~RawSocket();
   RawSocket(const RawSocket&) = delete;
   RawSocket& operator=(const RawSocket&) = delete;
@@ -41,6 +43,8 @@ class RawSocket {
   std::vector<std::byte> read_some();
   // All that comes before the peer closes.
   std::vector<std::byte> read_to_end();
+  // Whether the peer has neither closed it nor said anything so far.
+  bool is_open() const;
 
  private:
   const int fd_;
