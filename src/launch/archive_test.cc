@@ -34,7 +34,7 @@ void write_file(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-class ArchiveTest : public testing::Test {
+class ArchiveTest : public ::testing::Test {
  protected:
   // libzip writes what it is told, also names that no honest tool would use.
   std::string make_zip(const std::vector<Item>& items) {

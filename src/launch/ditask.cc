@@ -261,11 +261,30 @@ int run(std::vector<std::string> arguments) {
   return run_processes(*options, *launch, false, runtime::SignalWatch(runtime::kEndSignals));
 }
 
+// `ditask launch ...` is `divisi run ...`, which starts the ditasks of a whole job.
+int run_launcher(char** words) {
+  const std::string here = io::current_program();
+  const std::string beside = here.substr(0, here.rfind('/') + 1) + "divisi";
+  std::string program = "divisi";
+  std::string command = "run";
+  std::vector<char*> arguments{program.data(), command.data()};
+  while (*words != nullptr) arguments.push_back(*words++);
+  arguments.push_back(nullptr);
+  ::execv(beside.c_str(), arguments.data());
+  ::execvp(program.c_str(), arguments.data());
+  return complain(make_status(Code::kUnavailable,
+                              "ditask launch is divisi run, and there is no divisi beside ditask "
+                              "or in PATH: {}",
+                              errno_text(errno)),
+                  runtime::kExitUsage);
+}
+
 }  // namespace
 
 int ditask_main(int argc, char** argv) {
   io::open_standard_descriptors();
   runtime::enter_worker_if_spawned();
+  if (argc > 1 && std::string_view(argv[1]) == "launch") return run_launcher(argv + 2);
   try {
     return run(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
   } catch (const std::exception& error) {

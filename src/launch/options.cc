@@ -195,11 +195,6 @@ Status check_extras(const CLI::App& app) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return {};
   const std::string& first = extras.front();
-  if (first == "launch") {
-    return usage(
-        "there is no 'ditask launch': ditask starts workers on this host, and the same line on "
-        "every host of a Slurm or Kubernetes job; see ditask --help");
-  }
   if (!first.starts_with('-')) {
     return usage(
         fmt::format("unexpected argument '{}' (a program to run comes after --)", shown(first)));

@@ -156,7 +156,6 @@ TEST(OptionsTest, AnUnknownFlagNamesTheNearest) {
 }
 
 TEST(OptionsTest, WhatOtherLaunchersAreCalledSaysWhatThereIs) {
-  EXPECT_THAT(parse_error({"launch", "--main", "m.main"}), HasSubstr("no 'ditask launch'"));
   EXPECT_THAT(parse_error({"--workers", "3"}), HasSubstr("--parallel-workers N"));
   EXPECT_THAT(parse_error({"--workers=3"}), HasSubstr("--parallel-workers N"));
 }
@@ -204,7 +203,7 @@ TEST(DryRunTest, TheSecretIsNeverPrinted) {
   EXPECT_THAT(json::print(describe({}, "a.main", {}, {worker})), HasSubstr(R"("secret":"none")"));
 }
 
-class SecretTest : public testing::Test {
+class SecretTest : public ::testing::Test {
  protected:
   std::string file(const std::string& content, mode_t mode = 0600) {
     const std::string path = dir_.path() + "/secret";

@@ -1,5 +1,6 @@
 #include "launch/plan.h"
 
+#include "base/testing/temp_folder.h"
 #include "launch/platform_spec.h"
 
 #include <gmock/gmock.h>
@@ -329,7 +330,8 @@ TEST(PrecedenceTest, WorkersOfASpecEntryShiftTheDerivedIdsAndLinksOfLaterTasks) 
 }
 
 TEST(PlatformSpecTest, D26AJsonFileIsRead) {
-  const std::string path = testing::TempDir() + "divisi_platform_spec_test.json";
+  const divisi::testing::TempFolder folder;
+  const std::string path = folder / "spec.json";
   std::FILE* file = std::fopen(path.c_str(), "w");
   ASSERT_NE(file, nullptr);
   std::fputs(kSixTasks, file);
@@ -393,7 +395,7 @@ TEST(PlatformSpecTest, MistakesAreNamed) {
   EXPECT_THAT(
       plan({.platform = "k8s", .platform_spec = R"({"tasks": [{}, {}, {}]})"}, pods("h0,h1", "0"))
           .warnings,
-      testing::Contains(HasSubstr("3 tasks, the job has 2")));
+      ::testing::Contains(HasSubstr("3 tasks, the job has 2")));
 }
 
 TEST(PlanTest, MistakesOfTheCommandLineNameTheirFlag) {

@@ -62,8 +62,8 @@ class ContextExchanger : public std::enable_shared_from_this<ContextExchanger> {
     for (const std::string_view role :
          {Role::kLearner, Role::kCollector, Role::kEvaluator, Role::kFetcher}) {
       if (task_.has_role(role)) continue;
-      task_.on(event_of(role), [weak = weak_from_this()](Fields payload) {
-        if (const auto self = weak.lock()) self->put(std::move(payload));
+      task_.on(event_of(role), [weak = weak_from_this()](const Fields& payload) {
+        if (const auto self = weak.lock()) self->put(payload);
       });
     }
   }
@@ -79,9 +79,9 @@ class ContextExchanger : public std::enable_shared_from_this<ContextExchanger> {
   static std::string event_of(std::string_view role) { return fmt::format("{}_{}", kName, role); }
 
   // A payload counts as a whole or, if a field has a wrong type, not at all.
-  void put(Fields payload) {
+  void put(const Fields& payload) {
     Received one;
-    for (auto& [key, value] : payload) {
+    for (const auto& [key, value] : payload) {
       if (value.is_nil()) continue;
       if (key == "trajectories") {
         if (learner_) one.trajectories = list_of(key, value);

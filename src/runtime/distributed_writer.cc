@@ -134,7 +134,7 @@ struct DistributedWriter::State {
       const auto main_tag = call.argument(0, "main_tag").as<std::string>();
       const Value& scalars = call.argument(1, "tag_scalar_dict");
       for (const auto& [key, value] : scalars.as<std::map<std::string, Value>>()) {
-        add_scalar(main_tag + "/" + key, number_of(value), call.step());
+        add_scalar(fmt::format("{}/{}", main_tag, key), number_of(value), call.step());
       }
     } else if (method == "add_text") {
       const auto tag = call.argument(0, "tag").as<std::string>();

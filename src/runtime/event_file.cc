@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <ranges>
 #include <vector>
 
 namespace divisi::runtime {
@@ -24,11 +25,6 @@ constexpr std::array<std::uint32_t, 256> make_table() {
 }
 
 constexpr auto kTable = make_table();
-
-// As TensorFlow has it: sums of data that contains sums would be weak.
-std::uint32_t masked_crc(std::string_view bytes) {
-  return std::rotr(crc32c(bytes), 15) + 0xa282ead8;
-}
 
 template <class T>
 void append_fixed(std::string& out, T value) {
@@ -94,10 +90,14 @@ std::string summary_event(double time, std::int64_t step, const Message& value) 
 // Bucket limits that grow by a tenth, on both sides of zero: TensorFlow's own.
 std::vector<double> make_limits() {
   std::vector<double> positive;
-  for (double limit = 1e-12; limit < 1e20; limit *= 1.1) positive.push_back(limit);
+  double next = 1e-12;
+  while (next < 1e20) {
+    positive.push_back(next);
+    next *= 1.1;
+  }
   positive.push_back(std::numeric_limits<double>::max());
   std::vector<double> limits;
-  for (auto it = positive.rbegin(); it != positive.rend(); ++it) limits.push_back(-*it);
+  for (const double limit : positive | std::views::reverse) limits.push_back(-limit);
   limits.push_back(0);
   limits.insert(limits.end(), positive.begin(), positive.end());
   return limits;
@@ -111,6 +111,11 @@ std::uint32_t crc32c(std::string_view bytes) {
     sum = kTable[(sum ^ static_cast<unsigned char>(byte)) & 0xff] ^ (sum >> 8);
   }
   return ~sum;
+}
+
+// Sums of data that contains sums would be weak.
+std::uint32_t masked_crc(std::string_view bytes) {
+  return std::rotr(crc32c(bytes), 15) + 0xa282ead8;
 }
 
 std::string tf_record(std::string_view data) {
@@ -155,8 +160,8 @@ std::string text_event(double time, std::string_view tag, std::string_view text,
 
 std::string histogram_event(double time, std::string_view tag, std::span<const double> values,
                             std::int64_t step) {
-  static const std::vector<double> kLimits = make_limits();
-  std::vector<double> counts(kLimits.size());
+  static const std::vector<double> limits = make_limits();
+  std::vector<double> counts(limits.size());
   double count = 0;
   double sum = 0;
   double squares = 0;
@@ -164,8 +169,8 @@ std::string histogram_event(double time, std::string_view tag, std::span<const d
   double high = -low;
   for (const double value : values) {
     if (!std::isfinite(value)) continue;
-    const auto bucket = std::ranges::upper_bound(kLimits, value);
-    const auto index = std::min(bucket - kLimits.begin(), std::ssize(kLimits) - 1);
+    const auto bucket = std::ranges::upper_bound(limits, value);
+    const auto index = std::min(bucket - limits.begin(), std::ssize(limits) - 1);
     counts[static_cast<std::size_t>(index)] += 1;
     count += 1;
     sum += value;
@@ -177,12 +182,12 @@ std::string histogram_event(double time, std::string_view tag, std::span<const d
   // Empty buckets at both ends say nothing.
   const auto used = [](double each) { return each > 0; };
   const auto first = std::ranges::find_if(counts, used) - counts.begin();
-  const auto last = counts.rend() - std::find_if(counts.rbegin(), counts.rend(), used);
+  const auto last = counts.rend() - std::ranges::find_if(counts.rbegin(), counts.rend(), used);
   const auto begin = static_cast<std::size_t>(std::max<std::ptrdiff_t>(first - 1, 0));
   const auto size = static_cast<std::size_t>(last) - begin;
   Message histogram;
   histogram.fixed64(1, low).fixed64(2, high).fixed64(3, count).fixed64(4, sum).fixed64(5, squares);
-  histogram.packed(6, std::span(kLimits).subspan(begin, size));
+  histogram.packed(6, std::span(limits).subspan(begin, size));
   histogram.packed(7, std::span(counts).subspan(begin, size));
   Message value;
   value.text(1, tag).message(5, histogram);

@@ -15,6 +15,8 @@
 namespace divisi::runtime {
 
 std::uint32_t crc32c(std::string_view bytes);
+// As TensorFlow has it.
+std::uint32_t masked_crc(std::string_view bytes);
 
 // One frame.
 std::string tf_record(std::string_view data);

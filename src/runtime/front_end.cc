@@ -147,7 +147,7 @@ void FrontEnd::forget(Parallel& router, std::string_view event, ListenerId id) {
 }
 
 bool FrontEnd::accepts_pickle() {
-  const auto* const job = runtime::Network::instance().membership();
+  const auto job = runtime::Network::instance().membership();
   return job != nullptr && (!job->config.secret.empty() || job->config.allow_pickle);
 }
 

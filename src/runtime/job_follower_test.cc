@@ -1,6 +1,7 @@
 // A node that follows its DIJob: the links of real nodes, the lists of a fake di-server.
 #include "runtime/job_follower.h"
 
+#include "base/testing/temp_folder.h"
 #include "runtime/testing/fake_di_server.h"
 
 #include <gmock/gmock.h>
@@ -192,7 +193,8 @@ class JobServerTest : public ::testing::Test {
 
 TEST_F(JobServerTest, ItIsReadFromTheOperatorsVariables) {
   EXPECT_FALSE(job_server_of_environment()->has_value());
-  const std::string file = ::testing::TempDir() + "job_secret";
+  const divisi::testing::TempFolder folder;
+  const std::string file = folder / "secret";
   std::ofstream(file) << "00ff\n";
   set("DI_SERVER_URL", "http://di-server.di-system:8081");
   EXPECT_FALSE(job_server_of_environment()->has_value());

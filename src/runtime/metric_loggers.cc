@@ -177,10 +177,9 @@ void JsonLinesLogger::add_histogram(std::string_view tag, std::span<const double
   const Spread spread = spread_of(values);
   state_->append(
       tag, step,
-      fmt::format(
-          "\"histogram\": {{\"count\": {}, \"min\": {}, \"max\": {}, \"mean\": {}, \"std\": {}}}",
-          spread.count, json_number(spread.min), json_number(spread.max), json_number(spread.mean),
-          json_number(spread.deviation)));
+      fmt::format(R"("histogram": {{"count": {}, "min": {}, "max": {}, "mean": {}, "std": {}}})",
+                  spread.count, json_number(spread.min), json_number(spread.max),
+                  json_number(spread.mean), json_number(spread.deviation)));
 }
 void JsonLinesLogger::flush() {
   const std::lock_guard lock(state_->mutex);

@@ -77,7 +77,7 @@ void Middleware::operator()(Context& ctx) const {
 }
 
 Middleware Middleware::renamed(std::string name) const {
-  return Middleware(std::move(name), state_->fn, state_->is_void);
+  return {std::move(name), state_->fn, state_->is_void};
 }
 
 struct MiddlewareCall::Impl {

@@ -157,6 +157,7 @@ Status Network::activate(const WorkerConfig& config) {
     return make_status(Code::kInvalid, "this process is node {} of a job already",
                        membership()->config.node_id);
   }
+  free_ended();
   auto made = std::make_unique<Membership>(config);
   Membership& job = *made;
   auto node = mesh::Node::start(reactor(), node_options(config),
@@ -184,6 +185,8 @@ Status Network::activate(const WorkerConfig& config) {
   if (!joined.ok()) {
     joining_.store(nullptr);
     leave(job, {.total = std::chrono::milliseconds(0)});
+    job.ended = true;
+    free_ended();
     return joined;
   }
   // A link is there a moment before it is told: main's first barrier must know all of them.
@@ -233,13 +236,38 @@ Status Network::deactivate(bool) {
   unseen_error_ = job->events.take_error();
   job->internal.stop_noexcept();
   log::info("Stopping parallel worker on node: {}", job->config.node_id);
-  if (finish_requested_.load()) return {};  // the signal is the outcome
-  return undelivered(given_up, job->config.ignore_lost);
+  Status outcome;
+  // After a signal, the signal is the outcome.
+  if (!finish_requested_.load()) outcome = undelivered(given_up, job->config.ignore_lost);
+  job->ended = true;
+  free_ended();
+  return outcome;
+}
+
+Network::Pin Network::pin(const std::atomic<Membership*>& which) const {
+  static std::atomic<std::size_t> next{0};
+  static thread_local const std::size_t mine = next.fetch_add(1) % pins_.size();
+  return {pins_[mine].count, which};
+}
+
+// Whoever takes a pin afterwards finds no ended membership: those are in none of the pointers any
+// more. If a thread is inside of one, the next run tries again.
+void Network::free_ended() {
+  const auto ended = [](const auto& job) { return job->ended; };
+  if (is_fork_.load() || std::ranges::none_of(memberships_, ended)) return;
+  if (std::ranges::any_of(pins_, [](const PinCount& pin) { return pin.count.load() != 0; })) return;
+  reactor_->run_on_loop([] {});  // what was posted about them has run
+  std::erase_if(memberships_, ended);
+}
+
+std::size_t Network::kept() const {
+  const std::lock_guard lock(mutex_);
+  return memberships_.size();
 }
 
 // Until another attempt, if there is one.
 void Network::main_returned() {
-  Membership* const job = membership();
+  const auto job = membership();
   if (job == nullptr) return;
   job->main_returned.store(true);
   job->node->welcome_newcomers(false);
@@ -251,7 +279,7 @@ std::exception_ptr Network::take_unseen_error() {
 }
 
 void Network::next_attempt(int retries) {
-  Membership* const job = membership();
+  const auto job = membership();
   if (job == nullptr) return;
   job->retries.store(retries);
   job->main_returned.store(false);
@@ -263,9 +291,9 @@ void Network::next_attempt(int retries) {
 
 void Network::request_finish() {
   finish_requested_.store(true);
-  if (Membership* const joining = joining_.load()) joining->node->cancel_join();
-  if (Membership* const leaving = leaving_.load()) leaving->interruption.request_stop();
-  Membership* const job = membership();
+  if (const auto joining = pin(joining_)) joining->node->cancel_join();
+  if (const auto leaving = pin(leaving_)) leaving->interruption.request_stop();
+  const auto job = membership();
   if (job == nullptr) return;
   TaskCore::interrupt_all(*this);
   finish_tasks(*job);  // for listeners of `finish`
@@ -289,33 +317,34 @@ void Network::tell_of_death(Membership& job, int node_id, const std::string& add
 
 void Network::peer_died(int node_id, const std::string& address) {
   const std::lock_guard news(early_mutex_);
-  Membership* const job = membership() != nullptr ? membership() : joining_.load();
-  if (job != nullptr) return tell_of_death(*job, node_id, address);
+  // In this order: who is no longer joining is active.
+  if (const auto job = pin(joining_)) return tell_of_death(*job, node_id, address);
+  if (const auto job = membership()) return tell_of_death(*job, node_id, address);
   died_early_.emplace_back(node_id, address);
 }
 
 int Network::node_id() const {
-  const Membership* const job = membership();
+  const auto job = membership();
   return job == nullptr ? -1 : job->config.node_id;
 }
 
 int Network::local_id() const {
-  const Membership* const job = membership();
+  const auto job = membership();
   return job == nullptr ? -1 : job->config.local_id;
 }
 
 std::set<std::string> Network::labels() const {
-  const Membership* const job = membership();
+  const auto job = membership();
   return job == nullptr ? std::set<std::string>() : job->config.labels;
 }
 
 int Network::attach_to_count() const {
-  const Membership* const job = membership();
+  const auto job = membership();
   return job == nullptr ? 0 : static_cast<int>(job->node->dialled().size());
 }
 
 void Network::send(std::string_view topic, const PayloadView& payload, const SendOptions& options) {
-  Membership* const job = membership();
+  const auto job = membership();
   if (job == nullptr) return;
   // What is meant for this node alone its own task delivers.
   if (options.to.kind == Target::Kind::kNode && options.to.node == job->config.node_id) return;
@@ -332,57 +361,57 @@ void Network::send(std::string_view topic, const PayloadView& payload, const Sen
 
 void Network::subscribe(std::string_view topic, std::string_view event,
                         std::shared_ptr<event::LoopCore> loop) {
-  if (Membership* const job = membership()) job->node->subscribe(topic, event, loop);
+  if (const auto job = membership()) job->node->subscribe(topic, event, loop);
 }
 
 bool Network::begin_catch_up() {
-  Membership* const job = membership();
+  const auto job = membership();
   return job != nullptr && job->node->begin_catch_up();
 }
 
 void Network::catch_up(std::string_view topic, std::string_view event,
                        const std::shared_ptr<event::LoopCore>& loop, ListenerId id) {
-  if (Membership* const job = membership()) job->node->catch_up(topic, event, loop, id);
+  if (const auto job = membership()) job->node->catch_up(topic, event, loop, id);
 }
 
 void Network::cancel_catch_up() {
-  if (Membership* const job = membership()) job->node->cancel_catch_up();
+  if (const auto job = membership()) job->node->cancel_catch_up();
 }
 
 void Network::unsubscribe(std::string_view topic, const event::LoopCore* loop) {
-  if (Membership* const job = membership()) job->node->unsubscribe(topic, loop);
+  if (const auto job = membership()) job->node->unsubscribe(topic, loop);
 }
 
 void Network::unsubscribe_all(const event::LoopCore* loop) {
-  if (Membership* const job = membership()) job->node->unsubscribe_all(loop);
+  if (const auto job = membership()) job->node->unsubscribe_all(loop);
 }
 
 void Network::ready() {
-  if (Membership* const job = membership()) job->node->ready();
+  if (const auto job = membership()) job->node->ready();
 }
 
 bool Network::flush(std::chrono::milliseconds deadline) {
-  Membership* const job = membership();
+  const auto job = membership();
   return job == nullptr || job->node->flush(deadline);
 }
 
 bool Network::flush_at_end(std::chrono::milliseconds silence) {
-  Membership* const job = membership();
+  const auto job = membership();
   if (job == nullptr) return true;
   return job->node->flush({.silence = silence, .hurry = job->interruption.get_token()});
 }
 
 void Network::welcome_newcomers(bool welcome) {
-  Membership* const job = membership();
+  const auto job = membership();
   if (job != nullptr && !job->main_returned.load()) job->node->welcome_newcomers(welcome);
 }
 
 void Network::announce_role(std::string role) {
-  if (Membership* const job = membership()) job->node->announce_role(std::move(role));
+  if (const auto job = membership()) job->node->announce_role(std::move(role));
 }
 
 void Network::announce_labels(const void* task, std::set<std::string> labels) {
-  Membership* const job = membership();
+  const auto job = membership();
   if (job == nullptr) return;
   const std::lock_guard lock(
       job->labels_mutex);  // until they are told: the last word is the newest
@@ -402,12 +431,12 @@ bool Network::interrupted() const {
 }
 
 bool Network::must_finish() const {
-  const Membership* const job = membership();
+  const auto job = membership();
   return job != nullptr && (finish_requested_.load() || job->hub_lost.load());
 }
 
 bool Network::will_retry() const {
-  const Membership* const job = membership();
+  const auto job = membership();
   if (job == nullptr || !job->config.auto_recover || finish_requested_.load()) return false;
   const int limit = job->config.max_retries;
   return limit == kUnlimitedRetries || job->retries.load() < limit;

@@ -10,7 +10,9 @@
 #include "runtime/router.h"
 #include "runtime/worker_config.h"
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <exception>
 #include <map>
 #include <memory>
@@ -24,8 +26,8 @@ namespace divisi::runtime {
 
 class Network final : public Router {
  public:
-  // One membership in a job. Kept until the process ends, because threads that the user left
-  // behind may still hold it; once closed it only refuses.
+  // One membership in a job. Once closed it only refuses, and is freed as soon as no Pin protects
+  // it: threads that the user left behind may still be inside of it.
   struct Membership {
     explicit Membership(WorkerConfig worker) : config(std::move(worker)) {}
     const WorkerConfig config;
@@ -38,11 +40,31 @@ class Network final : public Router {
     std::unique_ptr<Calls> calls;
     std::unique_ptr<Barrier> barrier;
     std::unique_ptr<JobFollower> follower;  // loop only; null outside of a DIJob
+    bool ended = false;                     // guarded by mutex_ of the network
     std::atomic<bool> complete{false};      // set once all of the above are there
     std::mutex labels_mutex;
     std::map<const void*, std::set<std::string>> task_labels;  // guarded by labels_mutex
     std::stop_source interruption;      // requested when this process is asked to end
     std::atomic<bool> hub_lost{false};  // and hub_lost says finish: for tasks not yet started
+  };
+
+  // Keeps memberships from being freed while a thread looks at one. To take and to drop one costs
+  // an addition on a cache line that few threads share. Points to the membership, or to nothing.
+  class Pin {
+   public:
+    Pin(std::atomic<int>& count, const std::atomic<Membership*>& which)
+        : count_(count), job_((count.fetch_add(1), which.load())) {}
+    ~Pin() { count_.fetch_sub(1); }
+    Pin(const Pin&) = delete;
+    Pin& operator=(const Pin&) = delete;
+    explicit operator bool() const noexcept { return job_ != nullptr; }
+    bool operator==(std::nullptr_t) const noexcept { return job_ == nullptr; }
+    Membership* operator->() const noexcept { return job_; }
+    Membership& operator*() const noexcept { return *job_; }
+
+   private:
+    std::atomic<int>& count_;
+    Membership* const job_;
   };
 
   static Network& instance();
@@ -59,6 +81,7 @@ class Network final : public Router {
   void peer_died(int node_id, const std::string& address);
   // In a child of fork(): inactive from here on; what the parent had is left as it was.
   void forked() noexcept {
+    is_fork_.store(true);
     active_.store(nullptr);
     joining_.store(nullptr);
   }
@@ -67,9 +90,11 @@ class Network final : public Router {
   io::Reactor& reactor();
 
   // Null while inactive.
-  Membership* membership() const { return active_.load(); }
+  Pin membership() const { return pin(active_); }
+  // How many memberships take memory: at most one, but for those that were in use at their end.
+  std::size_t kept() const;
 
-  bool is_active() const override { return membership() != nullptr; }
+  bool is_active() const override { return active_.load() != nullptr; }
   int node_id() const override;
   int local_id() const override;
   std::set<std::string> labels() const override;
@@ -100,6 +125,8 @@ class Network final : public Router {
   void tell_of_death(Membership& job, int node_id, const std::string& address);
   Status join(Membership& job);
   std::vector<mesh::GivenUp> leave(Membership& job, const mesh::EndLimits& limits);
+  void free_ended();  // mutex_ held
+  Pin pin(const std::atomic<Membership*>& which) const;
   void add_peers_to_barrier(Membership& job);
   void peer_changed(Membership& job, mesh::PeerChange change, const mesh::PeerInfo& peer);
 
@@ -112,7 +139,13 @@ class Network final : public Router {
   std::vector<std::pair<int, std::string>> died_early_;
   std::once_flag reactor_made_;
   std::unique_ptr<io::Reactor> reactor_;  // constant once made
-  std::mutex mutex_;
+  std::atomic<bool> is_fork_{false};
+  struct alignas(64) PinCount {  // a cache line
+    std::atomic<int> count{0};
+  };
+  // Threads are spread over them, so that those who emit do not write to one line.
+  mutable std::array<PinCount, 32> pins_;
+  mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::exception_ptr unseen_error_;  // of the last job's router listeners
   std::vector<std::unique_ptr<Membership>> memberships_;

@@ -25,8 +25,9 @@ namespace {
 
 using runtime::Network;
 
-// Once a call, for main may end between two: what is there then stays, and only refuses.
-Network::Membership* job() {
+// Once a call, for main may end between two: what is there stays until the call ends, and only
+// refuses.
+Network::Pin job() {
   return Network::instance().membership();
 }
 
@@ -128,7 +129,7 @@ int Parallel::local_id() const {
   return Network::instance().local_id();
 }
 int Parallel::n_parallel_workers() const {
-  const auto* const active = job();
+  const auto active = job();
   return active == nullptr ? 0 : active->config.n_workers;
 }
 std::set<std::string> Parallel::labels() const {
@@ -138,19 +139,19 @@ std::string Parallel::mq_type() const {
   return is_active() ? "nng" : "";
 }
 std::string Parallel::address() const {
-  const auto* const active = job();
+  const auto active = job();
   return active == nullptr ? "" : active->node->address();
 }
 bool Parallel::auto_recover() const {
-  const auto* const active = job();
+  const auto active = job();
   return active != nullptr && active->config.auto_recover;
 }
 int Parallel::max_retries() const {
-  const auto* const active = job();
+  const auto active = job();
   return active == nullptr ? -1 : active->config.max_retries;
 }
 int Parallel::retries() const {
-  const auto* const active = job();
+  const auto active = job();
   return active == nullptr ? 0 : active->retries.load();
 }
 int Parallel::get_attach_to_len() const {
@@ -159,7 +160,7 @@ int Parallel::get_attach_to_len() const {
 
 ListenerId Parallel::add(std::string_view event, std::unique_ptr<detail::Listener> listener,
                          ListenOptions options, bool once) {
-  auto* const active = job();
+  const auto active = job();
   if (active == nullptr) {
     throw UsageError(fmt::format(
         "router.on('{}'): this process is not part of a job; call it inside main", event));
@@ -188,7 +189,7 @@ ListenerId Parallel::add(std::string_view event, std::unique_ptr<detail::Listene
 }
 
 void Parallel::off(std::string_view pattern) {
-  auto* const active = job();
+  const auto active = job();
   if (active == nullptr) return;
   const auto before = active->events.events();
   active->events.off(pattern);
@@ -203,7 +204,7 @@ Subscription Parallel::subscribe(std::string_view event, std::unique_ptr<detail:
 }
 
 void Parallel::remove(std::string_view event, ListenerId id) {
-  auto* const active = job();
+  const auto active = job();
   if (active == nullptr) return;
   active->events.core()->remove_exact(event, id);
   unsubscribe_unheard(*active, {std::string(event)});
@@ -214,13 +215,13 @@ void Parallel::send(std::string_view topic, const PayloadView& payload,
   if (mesh::is_peer_change(topic)) {
     throw UsageError(fmt::format("router.emit('{}'): the router reports that itself", topic));
   }
-  if (auto* const active = job()) raise_once(active->events);
+  if (const auto active = job()) raise_once(active->events);
   Network::instance().send(topic, payload, options);
 }
 
 std::vector<PeerInfo> Parallel::peers() const {
   std::vector<PeerInfo> all;
-  const auto* const active = job();
+  const auto active = job();
   if (active == nullptr) return all;
   for (const auto& peer : active->node->peers()) {
     all.push_back(
@@ -231,7 +232,7 @@ std::vector<PeerInfo> Parallel::peers() const {
 
 bool Parallel::wait_for_peers(std::size_t count, std::chrono::milliseconds timeout,
                               const std::stop_token& stop) const {
-  const auto* const active = job();
+  const auto active = job();
   if (active == nullptr) return false;
   const EitherStop either(stop, active->interruption.get_token());
   return active->node->wait_for_peers(count, timeout, either.token());
@@ -242,12 +243,12 @@ void Parallel::ready() {
 }
 
 bool Parallel::flush(std::chrono::milliseconds timeout, const std::stop_token& stop) {
-  auto* const active = job();
+  const auto active = job();
   return active == nullptr || active->node->flush(timeout, stop);
 }
 
 void Parallel::barrier(std::chrono::milliseconds timeout, const std::stop_token& stop) {
-  auto* const active = job();
+  const auto active = job();
   if (active == nullptr) return;
   const EitherStop either(stop, active->interruption.get_token());
   try {
@@ -260,7 +261,7 @@ void Parallel::barrier(std::chrono::milliseconds timeout, const std::stop_token&
 
 RouterStats Parallel::stats() const {
   RouterStats all;
-  const auto* const active = job();
+  const auto active = job();
   if (active == nullptr) return all;
   const mesh::NodeStats stats = active->node->stats();
   for (const auto& peer : stats.peers) {
@@ -279,21 +280,21 @@ RouterStats Parallel::stats() const {
 }
 
 std::uint64_t Parallel::begin_call() {
-  auto* const active = job();
+  const auto active = job();
   if (active == nullptr) throw UsageError("router.call: this process is not part of a job");
   return active->calls->begin();
 }
 
 Value Parallel::finish_call(std::uint64_t id, int node_id, std::string_view name,
                             const PayloadView& request, const CallOptions& options) {
-  auto* const active = job();
+  const auto active = job();
   if (active == nullptr) throw Error(Code::kClosed, "router.call: the job has ended");
   return active->calls->finish(id, node_id, name, request, options,
                                active->interruption.get_token());
 }
 
 void Parallel::answer(int node_id, std::uint64_t id, bool ok, const Value& value) {
-  if (auto* const active = job()) active->calls->answer(node_id, id, ok, value);
+  if (const auto active = job()) active->calls->answer(node_id, id, ok, value);
 }
 
 namespace {
@@ -333,7 +334,7 @@ void detail::ServedCall::call(const PayloadView& payload) {
   }
   if (!caller) {
     log::warning("a call that does not say who made it is dropped: {}", result.as<std::string>());
-  } else if (auto* const active = job()) {
+  } else if (const auto active = job()) {
     active->calls->answer(caller->first, caller->second, ok, result);
   }
 }

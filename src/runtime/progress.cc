@@ -55,7 +55,7 @@ ProgressReporter* reporter() {
 
 // "3": rank 3; "3.1": the second of the workers that rank 3 has.
 std::string name_of_process() {
-  const auto* const job = Network::instance().membership();
+  const auto job = Network::instance().membership();
   const int workers = job == nullptr ? 1 : job->config.n_workers;
   int rank = process().rank;
   if (rank < 0) rank = job == nullptr ? 0 : job->config.node_id / workers;

@@ -409,6 +409,20 @@ TEST(RunnerTest, AFailingCommandFailsTheRun) {
   EXPECT_EQ(run.result.status.message(), "node 0: ended with exit code 9");
 }
 
+TEST(RunnerTest, ACommandIsAskedToEndBeforeItIsKilled) {
+  const TemporaryDirectory directory;
+  RunnerOptions options;
+  options.command = {"/bin/sh", "-c",
+                     "cd " + directory.path() +
+                         "; if test $DITASK_NODE_ID = 0"
+                         "; then until test -e ready; do sleep 0.01; done; exit 9; fi"
+                         "; trap 'echo cleaned; exit 0' TERM; echo > ready"
+                         "; while :; do sleep 0.01; done"};
+  const Captured run = run_captured(options, workers(2, "unused"));
+  EXPECT_EQ(run.result.status.message(), "node 0: ended with exit code 9");
+  EXPECT_THAT(lines_of(run.output), Contains("[node 1] cleaned"));
+}
+
 TEST(RunnerTest, AMissingCommandIsAUsageError) {
   RunnerOptions options;
   options.command = {"/no/such/command"};

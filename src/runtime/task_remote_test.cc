@@ -83,6 +83,19 @@ TEST_F(TaskRemoteTest, AnExpectedEventMayBeWaitedForAgain) {
   EXPECT_THROW(moved.wait(), UsageError);
 }
 
+TEST_F(TaskRemoteTest, AnExpectedEventThatFollowsACancelledWaitIsKept) {
+  const auto running0 = node0_.start();
+  auto expected = node0_.expect("e");
+  std::stop_source cancelled;
+  cancelled.request_stop();
+  EXPECT_FALSE(expected.wait({.timeout = 30s, .stop = cancelled.get_token()}).has_value());
+  node0_.emit("e", 1);
+  settle(node0_);
+  const auto args = expected.wait({.timeout = 30s});
+  ASSERT_TRUE(args.has_value());
+  EXPECT_EQ((*args)[0].as<int>(), 1);
+}
+
 TEST_F(TaskRemoteTest, AnEmitReachesLocalListenersAndPeersOnceEach) {
   int local = 0;
   int remote = 0;

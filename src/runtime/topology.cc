@@ -262,7 +262,7 @@ std::vector<int> linked_workers(Topology topology, int n, int i) {
   std::vector<int> linked = dialled_workers(topology, i);
   for (int k = i + 1; k < n; ++k) {
     const std::vector<int> theirs = dialled_workers(topology, k);
-    if (std::find(theirs.begin(), theirs.end(), i) != theirs.end()) linked.push_back(k);
+    if (std::ranges::find(theirs, i) != theirs.end()) linked.push_back(k);
   }
   return linked;
 }

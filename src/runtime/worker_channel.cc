@@ -25,7 +25,7 @@ Result<std::pair<WorkerChannel, WorkerChannel>> WorkerChannel::make_pair() {
 
 void WorkerChannel::send(const WorkerReport& report) const noexcept {
   if (!socket_) return;
-  std::array<char, kHeader + kLongestText> packet;
+  std::array<char, kHeader + kLongestText> packet{};
   const std::size_t size = std::min(report.text.size(), kLongestText);
   packet[0] = static_cast<char>(report.kind);
   std::memcpy(&packet[1], &report.value, sizeof(report.value));
@@ -37,7 +37,7 @@ void WorkerChannel::send(const WorkerReport& report) const noexcept {
 }
 
 std::optional<WorkerReport> WorkerChannel::receive(bool& ended) const {
-  std::array<char, kHeader + kLongestText> packet;
+  std::array<char, kHeader + kLongestText> packet{};
   ssize_t size = 0;
   do {
     size = ::recv(fd(), packet.data(), packet.size(), MSG_DONTWAIT);

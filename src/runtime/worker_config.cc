@@ -86,6 +86,7 @@ class Reader {
     requires std::is_arithmetic_v<T> || std::is_enum_v<T>
   void read(T& value) {
     if (!take(sizeof(value))) return;
+    // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): bytes, as many as were taken
     std::memcpy(&value, taken_.data(), sizeof(value));
   }
   void read(std::chrono::milliseconds& value) {
@@ -319,7 +320,7 @@ Result<Plan> plan_workers(const PlanOptions& options) {
                     addresses.front()));
   }
   if (common.secret.empty() && options.protocol == Protocol::kTcp &&
-      !std::all_of(addresses.begin(), addresses.end(), is_loopback)) {
+      !std::ranges::all_of(addresses, is_loopback)) {
     plan.warnings.push_back(
         fmt::format("listening on {} without a secret: anyone who reaches it can join. To keep "
                     "strangers out: (umask 077; openssl rand -hex 32 > secret.txt), copy the file "

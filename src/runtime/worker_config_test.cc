@@ -1,5 +1,7 @@
 #include "runtime/worker_config.h"
 
+#include "base/testing/temp_folder.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -111,7 +113,8 @@ TEST(WorkerConfigTest, CommandsGetTheirConfigurationInVariables) {
   EXPECT_EQ(copy.linked_nodes, config.linked_nodes);
   EXPECT_EQ(copy.secret, "");
 
-  const std::string path = ::testing::TempDir() + "worker_config_secret";
+  const divisi::testing::TempFolder folder;
+  const std::string path = folder / "secret";
   std::ofstream(path) << "from a file\n";
   ::setenv("DIVISI_SECRET_FILE", path.c_str(), 1);
   EXPECT_EQ(worker_config_from_environment().value().secret, "from a file");

@@ -155,6 +155,7 @@ void enter_worker_if_spawned() {
 
 // The C library calls main() from here, and the constructors before it. A program that links
 // libdivisi finds this definition first; one that only loads it later never comes here.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name
 extern "C" DIVISI_API int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv,
                                             void (*init)(), void (*fini)(), void (*rtld_fini)(),
                                             void* stack_end) {

@@ -238,6 +238,13 @@ TEST_F(WorkerTest, OnceFinishIsAskedForAFailureIsFinal) {
   EXPECT_EQ(calls_, 1);
 }
 
+TEST_F(WorkerTest, OnceFinishIsAskedForDuringThePauseMainIsNotCalledAgain) {
+  config_.auto_recover = true;
+  run_worker(config_, failing(1), {},
+             [](std::chrono::milliseconds pause) { return pause.count() > 0; });
+  EXPECT_EQ(calls_, 1);
+}
+
 TEST_F(WorkerTest, AMainThatFailsAtOnceIsTriedAgainAfterLongerAndLongerPauses) {
   config_.auto_recover = true;
   config_.max_retries = 9;

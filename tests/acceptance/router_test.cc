@@ -448,6 +448,27 @@ TEST(RouterTest, A_listener_that_failed_is_told_once_and_silences_nobody) {
   Parallel::runner(workers(2))(answer_after_a_failure);
 }
 
+void fail_where_nobody_looks() {
+  Gathered<int> heard;
+  const auto on_number = router().on("number", [&](int n) {
+    heard.add(n);
+    if (router().node_id() == 0) throw std::runtime_error("nobody looks");
+  });
+  router().barrier(kSoon);
+  if (router().node_id() == 1) router().emit("number", 1);
+  if (router().node_id() == 0) demand(heard.wait_for(1), "the listener has failed");
+  router().barrier(kSoon);
+}
+DIVISI_MAIN(fail_where_nobody_looks)
+
+TEST(RouterTest, An_error_of_a_listener_that_nobody_sees_fails_the_run) {
+  const auto failure =
+      jobs::failure_of([] { Parallel::runner(workers(2))(fail_where_nobody_looks); });
+  EXPECT_EQ(failure.exit_code, 1);
+  EXPECT_EQ(failure.node, 0);
+  EXPECT_THAT(failure.text, ::testing::HasSubstr("nobody looks"));
+}
+
 void leave_with_a_listener_of_locals() {
   std::mutex mutex;
   std::map<int, bool> gone;

@@ -33,7 +33,7 @@ def eventually(holds, complaint):
 class Launcher:
     """One ditask that was started; its output goes to files, so it never blocks."""
 
-    def __init__(self, directory, arguments, env=None, cwd=None, prefix=()):
+    def __init__(self, directory, arguments, env=None, cwd=None, prefix=(), program=DITASK):
         self.out = tempfile.TemporaryFile(dir=directory)
         self.err = tempfile.TemporaryFile(dir=directory)
         environment = {
@@ -42,7 +42,7 @@ class Launcher:
         environment["TMPDIR"] = str(directory)
         environment.update(env or {})
         self.process = subprocess.Popen(
-            [*prefix, DITASK, *map(str, arguments)],
+            [*prefix, program, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
             stdout=self.out,
             stderr=self.err,
