@@ -94,6 +94,12 @@ class Client {
   // The same over connections that nothing else uses: for leases.
   void use_lane(Lane lane) { lane_ = lane; }
 
+  // `tell` hears what a Reflector of this client may not list, at each of its tries; null: nobody.
+  void on_refused(std::function<void(const Status&)> tell) { on_refused_ = std::move(tell); }
+  void refused(const Status& why) const {
+    if (on_refused_) on_refused_(why);
+  }
+
   // A stream of the server (watch, log), as it comes, without repetition: what answers with an
   // error status ends with that error. Destroying the call ends it.
   [[nodiscard]] std::unique_ptr<http::Call> stream(
@@ -116,6 +122,7 @@ class Client {
   Transport& transport_;
   const ClientOptions options_;
   Lane lane_ = Lane::kCall;
+  std::function<void(const Status&)> on_refused_;
   std::vector<std::shared_ptr<Request>> running_;
 };
 

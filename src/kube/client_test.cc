@@ -165,15 +165,19 @@ TEST_F(ClientTest, C34_AReadIsRepeatedAfterFaultsOfTheMoment) {
 }
 
 TEST_F(ClientTest, C34_AWriteIsRepeatedOnlyWhenTheServerDidNotHandleIt) {
-  answer_with({testing::status_answer(500, "InternalError", "what happened is not known")});
+  answer_with({status_answer(500, "InternalError", "what happened is not known")});
   EXPECT_EQ(create(named("a")).error().code(), Code::kInternal);
-  http::Response busy = testing::status_answer(429, "TooManyRequests", "later");
+  http::Response busy = status_answer(429, "TooManyRequests", "later");
   busy.headers.add("Retry-After", "3");
   answer_with({busy, busy});
   const io::TimePoint start = loop_.now();
   EXPECT_TRUE(create(named("b")));
   EXPECT_GE(loop_.now() - start, 6s) << "as long as it was asked to wait, twice";
   EXPECT_LE(loop_.now() - start, 12s);
+  http::Response away = status_answer(503, "ServiceUnavailable", "not now");
+  away.headers.add("Retry-After", "1");
+  answer_with({away});
+  EXPECT_TRUE(create(named("c"))) << "who says when to come again has done nothing";
 }
 
 TEST_F(ClientTest, C34_AWriteWhoseAnswerIsLostIsNotSentAgain) {
@@ -208,7 +212,7 @@ TEST_F(ClientTest, EachKindOfPatchIsSentAsWhatItIs) {
 }
 
 TEST_F(ClientTest, C35_ACallEndsByItsDeadline) {
-  std::vector<http::Response> busy(100, testing::status_answer(429, "TooManyRequests", "later"));
+  std::vector<http::Response> busy(100, status_answer(429, "TooManyRequests", "later"));
   for (auto& each : busy) each.headers.add("Retry-After", "4");
   answer_with(busy);
   const io::TimePoint start = loop_.now();

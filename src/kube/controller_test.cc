@@ -267,6 +267,25 @@ TEST_F(RecorderTest, OfThoseThatWaitTooLongTheWarningsStay) {
   EXPECT_THAT(reasons, ::testing::UnorderedElementsAre("First", "Failed", "R7", "R8", "R9"));
 }
 
+TEST_F(RecorderTest, OneThatMadeRoomIsToldWhenItComesAgain) {
+  EventRecorder slow(client_, {.component = "test",
+                               .writes_per_second = 1,
+                               .writes_at_once = 1,
+                               .remembered = 2,
+                               .wall_clock = [this] { return loop_.wall(); }});
+  slow.record(about_, "Normal", "First", "is told at once");
+  slow.record(about_, "Warning", "Failed", "it went wrong");
+  slow.record(about_, "Warning", "Failed again", "it went wrong");
+  slow.record(about_, "Normal", "Pushed", "out");
+  const auto is_told = [&] {
+    return std::ranges::any_of(
+        events(), [](const json::Value& event) { return event.string_at({"reason"}) == "Pushed"; });
+  };
+  EXPECT_FALSE(is_told());
+  slow.record(about_, "Normal", "Pushed", "out");
+  EXPECT_TRUE(is_told());
+}
+
 TEST_F(RecorderTest, AnEventThatSomebodyDeletedIsToldAnew) {
   recorder_.record(about_, "Normal", "Started", "pod a");
   const auto told = events();
@@ -373,7 +392,7 @@ TEST_F(LeaseTest, C42_AnAnswerThatComesTooLateMakesNoLeader) {
   bool refused = false;
   api_.intercept = [&](const http::Request& request) -> std::optional<http::Response> {
     if (request.method == "GET" || std::exchange(refused, true)) return std::nullopt;
-    http::Response later = testing::status_answer(429, "TooManyRequests", "later");
+    http::Response later = status_answer(429, "TooManyRequests", "later");
     later.headers.add("Retry-After", "12");
     return later;
   };

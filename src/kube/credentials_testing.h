@@ -2,6 +2,7 @@
 // certificates.
 #pragma once
 
+#include "base/testing/temp_folder.h"
 #include "io/reactor.h"
 #include "io/tls.h"
 
@@ -24,43 +25,7 @@
 
 namespace divisi::kube {
 
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "kube_XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = std::filesystem::canonical(name).string();
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
-  // Replaces the file at once, as careful writers do: a new inode each time.
-  std::string write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path file = path_ + "/" + name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file.string() + ".new", std::ios::binary) << text;
-    std::filesystem::rename(file.string() + ".new", file);
-    return file.string();
-  }
-
-  std::string read(const std::string& name) const {
-    std::ifstream in(path_ + "/" + name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-
-  std::string script(const std::string& name, const std::string& body) const {
-    const std::string file = write(name, "#!/bin/sh\n" + body + "\n");
-    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
-    return file;
-  }
-
- private:
-  std::string path_;
-};
+using divisi::testing::TempFolder;
 
 // A loop that the test is: time stands still until advance(), and what threads post runs in
 // run_until().

@@ -311,7 +311,7 @@ TEST(InformerFallbackTest, AServerWhosePagesAlwaysExpireIsAskedForAllAtOnce) {
   world.api.intercept = [&](const http::Request& request) -> std::optional<http::Response> {
     if (request.target.find("watch=") != std::string::npos) return std::nullopt;
     if (request.target.find("continue=") != std::string::npos) {
-      return testing::status_answer(410, "Expired", "the continue token is too old");
+      return status_answer(410, "Expired", "the continue token is too old");
     }
     limited.push_back(request.target.find("limit=") != std::string::npos);
     return std::nullopt;

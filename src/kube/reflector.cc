@@ -278,6 +278,7 @@ void Reflector::list_again(const Status& why) {
       log::debug("{}; listing again", why.message());
     }
     last_error_ = why;
+    if (why.code() == Code::kForbidden) client_.refused(why);
   }
   retry([this] { list(); });
 }

@@ -214,7 +214,7 @@ void FakeApi::changed() {
 void FakeApi::pump(const std::shared_ptr<Watch>& watch) {
   const auto& history = store.history();
   while (watch->open && !watch->silent && watch->next < history.size()) {
-    const FakeStore::Change& change = history[watch->next++];
+    const MemoryStore::Change& change = history[watch->next++];
     if (change.collection != watch->path.collection) continue;
     if (!watch->path.space.empty() &&
         change.object.string_at({"metadata", "namespace"}) != watch->path.space) {
@@ -235,7 +235,7 @@ void FakeApi::pump(const std::shared_ptr<Watch>& watch) {
     if (watch->open) watch->handler->on_body(text);
     if (watch->open && chance(faults.repeat_event)) watch->handler->on_body(text);
     if (watch->open && chance(faults.go_back)) {
-      const FakeStore::Change& old = history[random_() % watch->next];
+      const MemoryStore::Change& old = history[random_() % watch->next];
       if (old.collection == change.collection) watch->handler->on_body(frame(old.type, old.object));
     }
     if (watch->idle > io::Duration(0)) {

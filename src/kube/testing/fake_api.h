@@ -9,8 +9,8 @@
 // there.
 #pragma once
 
-#include "kube/testing/fake_store.h"
-#include "kube/testing/fake_verbs.h"
+#include "kube/memory/store.h"
+#include "kube/memory/verbs.h"
 #include "kube/testing/sim_loop.h"
 #include "kube/transport.h"
 
@@ -47,8 +47,8 @@ class FakeApi final : public Transport {
                                    std::shared_ptr<http::ResponseHandler> handler) override;
 
   Faults faults{};
-  FakeStore store{};
-  FakeVerbs verbs;
+  MemoryStore store{};
+  MemoryVerbs verbs;
   bool can_stream_lists = true;
   // Sees every request that is handled; may answer in its place.
   std::function<std::optional<http::Response>(const http::Request&)> intercept{};

@@ -1,4 +1,4 @@
-#include "kube/testing/fake_verbs.h"
+#include "kube/memory/verbs.h"
 
 #include "json/patch.h"
 #include "json/selector.h"
@@ -11,13 +11,24 @@
 #include <utility>
 #include <vector>
 
-namespace divisi::kube::testing {
+namespace divisi::kube {
 namespace {
+
+// As the real server does with the lists of a merge patch: null members of their objects go.
+void drop_nulls_in_lists(json::Value& value, bool in_list) {
+  if (json::Array* const list = value.as_array()) {
+    for (json::Value& element : *list) drop_nulls_in_lists(element, true);
+  }
+  json::Object* const members = value.as_object();
+  if (members == nullptr) return;
+  if (in_list) std::erase_if(*members, [](const auto& each) { return each.second.is_null(); });
+  for (auto& each : *members) drop_nulls_in_lists(each.second, in_list);
+}
 
 constexpr std::string_view kPods = "/api/v1/pods";
 constexpr std::int64_t kDefaultGrace = 30;  // seconds, of a pod that says nothing
 
-std::uint64_t number(std::string_view text) {
+std::uint64_t version_number(std::string_view text) {
   std::uint64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
@@ -71,7 +82,7 @@ http::Response status_answer(int code, const std::string& reason, const std::str
   return json_answer(code, status);
 }
 
-http::Response FakeVerbs::answer(const http::Request& request, const ApiPath& path) {
+http::Response MemoryVerbs::answer(const http::Request& request, const ApiPath& path) {
   const bool reads = request.method == "GET";
   if (reads && path.name.empty()) return list(path);
   Result<json::Value> body = json::Value();
@@ -85,14 +96,14 @@ http::Response FakeVerbs::answer(const http::Request& request, const ApiPath& pa
   return change(request, path, *body, *found);
 }
 
-http::Response FakeVerbs::list(const ApiPath& path) {
+http::Response MemoryVerbs::list(const ApiPath& path) {
   json::Array items;
   const std::string after = path.get("continue");
   const std::uint64_t limit = path.number("limit");
   // A token is "version:key"; the pages of one list are of one moment only as long as nothing is
   // compacted, which is as much as the readers may rely on.
   const std::size_t colon = after.find(':');
-  if (!after.empty() && number(after.substr(0, colon)) < store_.compacted()) {
+  if (!after.empty() && version_number(after.substr(0, colon)) < store_.compacted()) {
     return status_answer(410, "Expired", "the continue token is too old");
   }
   std::string last;
@@ -119,8 +130,8 @@ http::Response FakeVerbs::list(const ApiPath& path) {
 }
 
 // Nothing when the object is patched. As the real server: custom resources take no strategic patch.
-std::optional<http::Response> FakeVerbs::patch(json::Value& object, std::string_view type,
-                                               const json::Value& body) {
+std::optional<http::Response> MemoryVerbs::patch(json::Value& object, std::string_view type,
+                                                 const json::Value& body) {
   const std::string version(object.string_at({"apiVersion"}));
   const std::string kind(object.string_at({"kind"}));
   Status applied;
@@ -131,7 +142,9 @@ std::optional<http::Response> FakeVerbs::patch(json::Value& object, std::string_
     applied = json::apply_strategic_patch(object, {version, kind}, body);
   } else if (type == "application/merge-patch+json" || type == "application/apply-patch+yaml" ||
              type.empty()) {  // a test that asks without a client
-    json::apply_merge_patch(object, body);
+    json::Value changes = body;
+    if (type == "application/merge-patch+json") drop_nulls_in_lists(changes, false);
+    json::apply_merge_patch(object, changes);
   } else {
     return status_answer(415, "UnsupportedMediaType",
                          "the body of the request was in an unknown format");
@@ -140,7 +153,7 @@ std::optional<http::Response> FakeVerbs::patch(json::Value& object, std::string_
   return status_answer(422, "Invalid", applied.message());
 }
 
-http::Response FakeVerbs::create(const ApiPath& path, json::Value object) {
+http::Response MemoryVerbs::create(const ApiPath& path, json::Value object) {
   if (object.string_at({"metadata", "namespace"}).empty() && !path.space.empty()) {
     object["metadata"]["namespace"] = path.space;
   }
@@ -157,8 +170,8 @@ http::Response FakeVerbs::create(const ApiPath& path, json::Value object) {
                      store_.create(path.collection, key, std::move(object), rfc3339(clock_())));
 }
 
-http::Response FakeVerbs::change(const http::Request& request, const ApiPath& path,
-                                 const json::Value& body, const json::Value& before) {
+http::Response MemoryVerbs::change(const http::Request& request, const ApiPath& path,
+                                   const json::Value& body, const json::Value& before) {
   json::Value object = before;
   if (request.method != "PATCH") {
     object = body;
@@ -188,8 +201,8 @@ http::Response FakeVerbs::change(const http::Request& request, const ApiPath& pa
   return json_answer(200, store_.update(path.collection, path.key(), std::move(object)));
 }
 
-http::Response FakeVerbs::delete_one(const ApiPath& path, const json::Value& options,
-                                     const json::Value& before) {
+http::Response MemoryVerbs::delete_one(const ApiPath& path, const json::Value& options,
+                                       const json::Value& before) {
   for (const char* field : {"uid", "resourceVersion"}) {
     const std::string_view wanted = options.string_at({"preconditions", field});
     if (wanted.empty() || wanted == before.string_at({"metadata", field})) continue;
@@ -200,8 +213,8 @@ http::Response FakeVerbs::delete_one(const ApiPath& path, const json::Value& opt
                      remove(path.collection, path.key(), options.int_at({"gracePeriodSeconds"})));
 }
 
-json::Value FakeVerbs::remove(const std::string& collection, const std::string& key,
-                              std::optional<std::int64_t> grace) {
+json::Value MemoryVerbs::remove(const std::string& collection, const std::string& key,
+                                std::optional<std::int64_t> grace) {
   const json::Value& before = *store_.find(collection, key);
   const std::int64_t seconds = collection == kPods ? grace_of(before, grace) : 0;
   if (seconds == 0) return store_.remove(collection, key);
@@ -216,7 +229,7 @@ json::Value FakeVerbs::remove(const std::string& collection, const std::string& 
   return store_.update(collection, key, std::move(object));
 }
 
-bool FakeVerbs::orphaned(const json::Value& object) const {
+bool MemoryVerbs::orphaned(const json::Value& object) const {
   const json::Value* owners = object.find_path({"metadata", "ownerReferences"});
   const json::Array* list = owners == nullptr ? nullptr : owners->as_array();
   if (list == nullptr || list->empty()) return false;
@@ -225,14 +238,14 @@ bool FakeVerbs::orphaned(const json::Value& object) const {
       *list, [&](const json::Value& owner) { return store_.has_uid(owner.string_at({"uid"})); });
 }
 
-bool FakeVerbs::has_orphans() const {
+bool MemoryVerbs::has_orphans() const {
   return std::ranges::any_of(store_.collections(), [&](const auto& collection) {
     return std::ranges::any_of(collection.second,
                                [&](const auto& entry) { return orphaned(entry.second); });
   });
 }
 
-void FakeVerbs::collect_garbage() {
+void MemoryVerbs::collect_garbage() {
   std::vector<std::pair<std::string, std::string>> found;
   for (const auto& [collection, objects] : store_.collections()) {
     for (const auto& [key, object] : objects) {
@@ -242,4 +255,4 @@ void FakeVerbs::collect_garbage() {
   for (const auto& [collection, key] : found) remove(collection, key);
 }
 
-}  // namespace divisi::kube::testing
+}  // namespace divisi::kube

@@ -1,18 +1,18 @@
 // The fake server keeps the rules of the real one that controllers rely on.
-#include "kube/testing/fake_verbs.h"
+#include "kube/memory/verbs.h"
 
 #include "json/yaml.h"
 #include "kube/time.h"
 
 #include <gtest/gtest.h>
 
-namespace divisi::kube::testing {
+namespace divisi::kube {
 namespace {
 
-constexpr const char* kPods = "/api/v1/namespaces/default/pods";
+constexpr const char* kPodsOfDefault = "/api/v1/namespaces/default/pods";
 constexpr const char* kJobs = "/apis/diengine.opendilab.org/v2alpha1/namespaces/default/dijobs";
 
-class FakeVerbsTest : public ::testing::Test {
+class MemoryVerbsTest : public ::testing::Test {
  protected:
   struct Answer {
     int status = 0;
@@ -27,12 +27,12 @@ class FakeVerbsTest : public ::testing::Test {
   }
   std::string job(const std::string& more = "") { return kJobs + more; }
 
-  FakeStore store_;
+  MemoryStore store_;
   std::chrono::system_clock::time_point now_ = *parse_time("2026-01-01T00:00:00Z");
-  FakeVerbs verbs_{store_, [this] { return now_; }};
+  MemoryVerbs verbs_{store_, [this] { return now_; }};
 };
 
-TEST_F(FakeVerbsTest, StatusAndTheRestAreWrittenApart) {
+TEST_F(MemoryVerbsTest, StatusAndTheRestAreWrittenApart) {
   ask("POST", job(), "{metadata: {name: a}, spec: {x: 1}, status: {phase: Made}}");
   EXPECT_EQ(ask("GET", job("/a")).body.find("status"), nullptr);
   ask("PATCH", job("/a/status"), "{spec: {x: 2}, status: {phase: Running}}");
@@ -45,7 +45,7 @@ TEST_F(FakeVerbsTest, StatusAndTheRestAreWrittenApart) {
   EXPECT_EQ(now.body.string_at({"status", "phase"}), "Running");
 }
 
-TEST_F(FakeVerbsTest, TheGenerationFollowsTheSpecOnly) {
+TEST_F(MemoryVerbsTest, TheGenerationFollowsTheSpecOnly) {
   ask("POST", job(), "{metadata: {name: a}, spec: {x: 1}}");
   ask("PATCH", job("/a/status"), "{status: {phase: Running}}");
   ask("PATCH", job("/a"), "{metadata: {labels: {b: c}}}");
@@ -53,7 +53,7 @@ TEST_F(FakeVerbsTest, TheGenerationFollowsTheSpecOnly) {
   EXPECT_EQ(ask("PATCH", job("/a"), "{spec: {x: 2}}").body.int_at({"metadata", "generation"}), 2);
 }
 
-TEST_F(FakeVerbsTest, AWriteThatRestsOnAnOldVersionIsRefused) {
+TEST_F(MemoryVerbsTest, AWriteThatRestsOnAnOldVersionIsRefused) {
   const Answer made = ask("POST", job(), "{metadata: {name: a}, spec: {x: 1}}");
   ask("PATCH", job("/a"), "{spec: {x: 2}}");
   json::Value patch;
@@ -64,13 +64,13 @@ TEST_F(FakeVerbsTest, AWriteThatRestsOnAnOldVersionIsRefused) {
             "AlreadyExists");
 }
 
-TEST_F(FakeVerbsTest, CustomResourcesTakeNoStrategicPatch) {
+TEST_F(MemoryVerbsTest, CustomResourcesTakeNoStrategicPatch) {
   const std::string strategic = "application/strategic-merge-patch+json";
   const std::string containers = "{spec: {containers: [{name: b, image: new}]}}";
-  ask("POST", kPods,
+  ask("POST", kPodsOfDefault,
       "{apiVersion: v1, kind: Pod, metadata: {name: a}, "
       "spec: {containers: [{name: a}, {name: b}]}}");
-  const Answer merged = ask("PATCH", std::string(kPods) + "/a", containers, strategic);
+  const Answer merged = ask("PATCH", std::string(kPodsOfDefault) + "/a", containers, strategic);
   EXPECT_EQ(json::print(*merged.body.find_path({"spec", "containers"})),
             R"([{"name":"a"},{"name":"b","image":"new"}])");
   ask("POST", job(),
@@ -80,7 +80,7 @@ TEST_F(FakeVerbsTest, CustomResourcesTakeNoStrategicPatch) {
   EXPECT_EQ(ask("GET", job("/a")).body.find("spec"), nullptr);
 }
 
-TEST_F(FakeVerbsTest, JsonPatchesAreAppliedWholeOrNotAtAll) {
+TEST_F(MemoryVerbsTest, JsonPatchesAreAppliedWholeOrNotAtAll) {
   ask("POST", job(), "{metadata: {name: a}, spec: {x: 1}}");
   const std::string type = "application/json-patch+json";
   EXPECT_EQ(
@@ -93,12 +93,25 @@ TEST_F(FakeVerbsTest, JsonPatchesAreAppliedWholeOrNotAtAll) {
   EXPECT_EQ(ask("GET", job("/a")).body.int_at({"spec", "x"}), 2);
 }
 
-TEST_F(FakeVerbsTest, APodThatRunsIsMarkedAndOneThatDoesNotIsGone) {
-  ask("POST", kPods, "{metadata: {name: waits}}");
-  ask("POST", kPods, "{metadata: {name: runs}, spec: {nodeName: node-a}}");
-  EXPECT_EQ(ask("DELETE", std::string(kPods) + "/waits").status, 200);
-  EXPECT_EQ(ask("GET", std::string(kPods) + "/waits").status, 404);
-  const std::string runs = std::string(kPods) + "/runs";
+TEST_F(MemoryVerbsTest, MergePatchesLoseNullsInTheirLists) {
+  ask("POST", job(), "{metadata: {name: a}, spec: {x: 1, list: [{k: null}]}}");
+  const auto list = [&] {
+    return json::print(*ask("GET", job("/a")).body.find_path({"spec", "list"}));
+  };
+  EXPECT_EQ(list(), R"([{"k":null}])");
+  ask("PATCH", job("/a"), "[{op: add, path: /spec/list, value: [{k: null, z: {w: null}}]}]",
+      "application/json-patch+json");
+  EXPECT_EQ(list(), R"([{"k":null,"z":{"w":null}}])");
+  ask("PATCH", job("/a"), "{spec: {x: null, list: [{k: null, z: {w: null}}]}}");
+  EXPECT_EQ(list(), R"([{"z":{}}])");
+}
+
+TEST_F(MemoryVerbsTest, DeletingMarksAPodThatRunsAndRemovesOthers) {
+  ask("POST", kPodsOfDefault, "{metadata: {name: waits}}");
+  ask("POST", kPodsOfDefault, "{metadata: {name: runs}, spec: {nodeName: node-a}}");
+  EXPECT_EQ(ask("DELETE", std::string(kPodsOfDefault) + "/waits").status, 200);
+  EXPECT_EQ(ask("GET", std::string(kPodsOfDefault) + "/waits").status, 404);
+  const std::string runs = std::string(kPodsOfDefault) + "/runs";
   ask("DELETE", runs);
   EXPECT_EQ(ask("GET", runs).body.string_at({"metadata", "deletionTimestamp"}),
             "2026-01-01T00:00:30Z");
@@ -109,16 +122,16 @@ TEST_F(FakeVerbsTest, APodThatRunsIsMarkedAndOneThatDoesNotIsGone) {
   EXPECT_EQ(ask("GET", runs).status, 404);
 }
 
-TEST_F(FakeVerbsTest, WhatIsOwnedByNothingIsCollected) {
+TEST_F(MemoryVerbsTest, WhatIsOwnedByNothingIsCollected) {
   const Answer owner = ask("POST", job(), "{metadata: {name: a}}");
   const std::string uid(owner.body.string_at({"metadata", "uid"}));
-  ask("POST", kPods, "{metadata: {name: p, ownerReferences: [{uid: " + uid + "}]}}");
+  ask("POST", kPodsOfDefault, "{metadata: {name: p, ownerReferences: [{uid: " + uid + "}]}}");
   EXPECT_FALSE(verbs_.has_orphans());
   ask("DELETE", job("/a"));
   EXPECT_TRUE(verbs_.has_orphans());
   verbs_.collect_garbage();
-  EXPECT_EQ(ask("GET", std::string(kPods) + "/p").status, 404);
+  EXPECT_EQ(ask("GET", std::string(kPodsOfDefault) + "/p").status, 404);
 }
 
 }  // namespace
-}  // namespace divisi::kube::testing
+}  // namespace divisi::kube

@@ -1,5 +1,5 @@
-// FakeVerbs: what requests do to a FakeStore: get, list, create, update, patch and delete, by the
-// rules of the real server.
+// MemoryVerbs: what requests do to a MemoryStore: get, list, create, update, patch and delete, by
+// the rules of the real server.
 //
 // Of resources that have the subresource `status`, a write of it changes nothing else and every
 // other write leaves it alone. A write that carries an old resourceVersion is refused. A pod that
@@ -8,8 +8,8 @@
 
 #include "http/message.h"
 #include "json/value.h"
-#include "kube/testing/fake_path.h"
-#include "kube/testing/fake_store.h"
+#include "kube/memory/path.h"
+#include "kube/memory/store.h"
 
 #include <chrono>
 #include <cstdint>
@@ -18,12 +18,12 @@
 #include <set>
 #include <string>
 
-namespace divisi::kube::testing {
+namespace divisi::kube {
 
-class FakeVerbs {
+class MemoryVerbs {
  public:
   using Clock = std::function<std::chrono::system_clock::time_point()>;
-  FakeVerbs(FakeStore& store, Clock clock) : store_(store), clock_(std::move(clock)) {}
+  MemoryVerbs(MemoryStore& store, Clock clock) : store_(store), clock_(std::move(clock)) {}
 
   http::Response answer(const http::Request& request, const ApiPath& path);
 
@@ -49,7 +49,7 @@ class FakeVerbs {
                             const json::Value& before);
   bool orphaned(const json::Value& object) const;
 
-  FakeStore& store_;
+  MemoryStore& store_;
   const Clock clock_;
 };
 
@@ -60,4 +60,4 @@ http::Response json_answer(int status, const json::Value& value);
 // "{"kind":"Status",...}" of that number.
 http::Response status_answer(int code, const std::string& reason, const std::string& message);
 
-}  // namespace divisi::kube::testing
+}  // namespace divisi::kube

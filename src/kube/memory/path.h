@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace divisi::kube::testing {
+namespace divisi::kube {
 
 // "/api/v1/namespaces/a/pods/b/status?x=y" is {"/api/v1/pods", "a", "b", "status", {x: y}}.
 struct ApiPath {
@@ -22,4 +22,4 @@ struct ApiPath {
   std::uint64_t number(const std::string& parameter) const;  // 0 when it was not given
 };
 
-}  // namespace divisi::kube::testing
+}  // namespace divisi::kube

@@ -1,4 +1,4 @@
-// FakeStore: objects with versions and a history, as the API server's store has them.
+// MemoryStore: objects with versions and a history, as the store of an API server has them.
 #pragma once
 
 #include "json/value.h"
@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-namespace divisi::kube::testing {
+namespace divisi::kube {
 
-class FakeStore {
+class MemoryStore {
  public:
   struct Change {
     std::uint64_t version = 0;
@@ -43,6 +43,8 @@ class FakeStore {
   // Watches from before this version get 410.
   std::uint64_t compacted() const noexcept { return compacted_; }
   void compact() { compacted_ = version_; }
+  // Drops all but the newest `keep` entries of the history.
+  void trim_history(std::size_t keep);
 
  private:
   void remember(const std::string& collection, const char* type, const json::Value& object);
@@ -57,4 +59,4 @@ class FakeStore {
   std::set<std::string, std::less<>> uids_;
 };
 
-}  // namespace divisi::kube::testing
+}  // namespace divisi::kube

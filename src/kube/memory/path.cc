@@ -1,4 +1,4 @@
-#include "kube/testing/fake_path.h"
+#include "kube/memory/path.h"
 
 #include "http/message.h"
 #include "kube/resource.h"
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace divisi::kube::testing {
+namespace divisi::kube {
 namespace {
 
 bool read_query(std::string_view text, std::map<std::string, std::string>& query) {
@@ -74,4 +74,4 @@ std::uint64_t ApiPath::number(const std::string& parameter) const {
   return value;
 }
 
-}  // namespace divisi::kube::testing
+}  // namespace divisi::kube
