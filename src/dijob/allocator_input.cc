@@ -1,5 +1,6 @@
 #include "dijob/allocator_input.h"
 
+#include "dijob/job_status.h"
 #include "dijob/names.h"
 #include "dijob/pod_template.h"
 #include "dijob/replica_resources.h"
@@ -15,8 +16,12 @@ namespace divisi::dijob {
 namespace {
 
 bool is_terminal(const json::Value& object) {
-  const std::string_view phase = object.string_at({"status", "phase"});
+  const std::string_view phase = phase_of(object);
   return phase == "Succeeded" || phase == "Failed";
+}
+
+const json::Value* ranks_in(const JobStatus& status) {
+  return status.ranks.is_null() ? nullptr : &status.ranks;
 }
 
 // How many of a template form are wanted at most: what spec.replicas says, within its bounds.
@@ -33,8 +38,8 @@ void add_template_replicas(const Job& job, Demand& demand) {
   }
 }
 
-void add_task_replicas(const Job& job, const json::Value& object, Demand& demand) {
-  const Roster roster = make_roster(job, object.find_path({"status", "ranks"}), {});
+void add_task_replicas(const Job& job, const JobStatus& status, Demand& demand) {
+  const Roster roster = make_roster(job, ranks_in(status), {});
   for (const Slot& slot : roster.slots) {
     const auto task = std::ranges::find(job.tasks, slot.task, &Task::name);
     if (task == job.tasks.end()) continue;
@@ -89,7 +94,8 @@ std::optional<Demand> read_demand(const json::Value& object, const Amounts& defa
   if (!job || !job->preemptible || job->deleting || is_terminal(object) || !check(*job).ok()) {
     return std::nullopt;
   }
-  (void)refuse_edits(*job, object.find_path({"status", "ranks"}));  // the operator tells of them
+  const JobStatus status = read_job_status(object);
+  (void)refuse_edits(*job, ranks_in(status));  // the operator tells of them
   Demand demand;
   demand.key = kube::object_key(job->space, job->name);
   demand.high = job->priority == "high";
@@ -97,13 +103,9 @@ std::optional<Demand> read_demand(const json::Value& object, const Amounts& defa
   demand.gapless = job->form == Form::kTemplate;
   for (const Task& task : job->tasks) demand.kinds.push_back(read_kind(task, defaults));
   if (!job->suspended) {
-    demand.gapless ? add_template_replicas(*job, demand) : add_task_replicas(*job, object, demand);
+    demand.gapless ? add_template_replicas(*job, demand) : add_task_replicas(*job, status, demand);
   }
-  if (const json::Value* status = object.find("status")) {
-    for (const json::Value& node : elements(*status, "allocation")) {
-      demand.nodes.push_back(node.as_string() == nullptr ? std::string() : *node.as_string());
-    }
-  }
+  if (status.allocation) demand.nodes = *status.allocation;
   return demand;
 }
 

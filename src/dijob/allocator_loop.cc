@@ -41,12 +41,6 @@ std::string_view told_before(const json::Value& job) {
   return {};
 }
 
-json::Value allocation_of(const Placement& placement) {
-  json::Array nodes;
-  for (const std::string& node : placement.nodes) nodes.emplace_back(node);
-  return nodes;
-}
-
 }  // namespace
 
 Allocator::Allocator(kube::Client& client, AllocatorOptions options)
@@ -147,25 +141,21 @@ void Allocator::round(bool periodic) {
 }
 
 void Allocator::write(const json::Value& object, const Placement& placement, bool periodic) {
-  Draft status(object, options_.wall_clock());
-  const json::Value nodes = allocation_of(placement);
-  const json::Value* before = status.find("allocation");
-  const bool same = before == nullptr ? placement.nodes.empty() : *before == nodes;
+  Draft status(object, kSecondGeneration, options_.wall_clock());
+  const bool same = status->allocation.value_or(std::vector<std::string>{}) == placement.nodes;
   const bool placed = placement.placed > 0;
   // Numbers of what is free change all the time: told with a decision, else once in a while.
   if (same && told_before(object) == (placed ? "True" : "False") && !periodic) return;
   if (!same) {
-    status["allocation"] = nodes;
-    status.set_number("replicas", static_cast<int>(placement.placed));
+    status->allocation = placement.nodes;
+    status->replicas = static_cast<int>(placement.placed);
   }
   status.set_condition(kCondition, placed, placed ? "Placed" : "Waiting", placement.message);
   if (!status.differs()) return;
 
   json::Value patch;
   patch["metadata"]["resourceVersion"] = object.string_at({"metadata", "resourceVersion"});
-  for (const std::string_view field : {"allocation", "replicas", "conditions"}) {
-    if (const json::Value* value = status.find(field)) patch["status"][field] = *value;
-  }
+  patch["status"] = status.changes();
   const std::string space(object.string_at({"metadata", "namespace"}));
   const std::string name(object.string_at({"metadata", "name"}));
   const std::string key = kube::object_key(space, name);

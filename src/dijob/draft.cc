@@ -1,6 +1,9 @@
 #include "dijob/draft.h"
 
+#include "json/patch.h"
 #include "kube/time.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -25,9 +28,11 @@ json::Value status_of(const json::Value& object) {
 
 }  // namespace
 
-Draft::Draft(const json::Value& object, WallTime now)
+Draft::Draft(const json::Value& object, const PhaseRules& rules, WallTime now)
     : before_(status_of(object)),
-      value_(before_),
+      read_(read_job_status(object)),
+      status_(read_),
+      rules_(rules),
       now_(now),
       generation_(object.int_at({"metadata", "generation"}).value_or(0)) {}
 
@@ -35,31 +40,31 @@ std::string Draft::now() const {
   return kube::rfc3339(now_);
 }
 
-json::Array& Draft::conditions() {
-  json::Value& list = value_["conditions"];
-  if (list.as_array() == nullptr) list = json::Array{};
-  return *list.as_array();
-}
-
 json::Value* Draft::find_condition(std::string_view type) {
-  for (json::Value& each : conditions()) {
-    if (each.string_at({"type"}) == type) return &each;
-  }
-  return nullptr;
+  const auto found = std::ranges::find_if(status_.conditions, [&](const json::Value& each) {
+    return each.string_at({"type"}) == type;
+  });
+  return found == status_.conditions.end() ? nullptr : &*found;
 }
 
 void Draft::enter(std::string_view phase, std::string message) {
   if (this->phase() == phase) return;
-  value_["phase"] = phase;
-  json::Array& all = conditions();
+  status_.phase = phase;
+  json::Array& all = status_.conditions;
   std::erase_if(all, [&](const json::Value& each) { return each.string_at({"type"}) == phase; });
-  for (json::Value& each : all) {
-    if (is_phase(each.string_at({"type"}))) each["status"] = "False";
+  if (rules_.one_holds) {
+    for (json::Value& each : all) {
+      if (is_phase(each.string_at({"type"}))) each["status"] = "False";
+    }
+  } else if (json::Value* const running = terminal() ? find_condition(kRunning) : nullptr) {
+    (*running)["status"] = "False";
+    (*running)["lastUpdateTime"] = now();
+    (*running)["lastTransitionTime"] = now();
   }
   json::Value condition;
   condition["type"] = phase;
   condition["status"] = "True";
-  condition["reason"] = "Job" + std::string(phase);
+  condition["reason"] = fmt::format("{}{}", rules_.reason, phase);
   condition["message"] = std::move(message);
   condition["lastUpdateTime"] = now();
   condition["lastTransitionTime"] = now();
@@ -72,8 +77,7 @@ void Draft::set_condition(std::string_view type, bool holds, std::string_view re
   const std::string_view status = holds ? "True" : "False";
   json::Value* condition = find_condition(type);
   if (condition == nullptr) {
-    conditions().emplace_back(json::Object{});
-    condition = &conditions().back();
+    condition = &status_.conditions.emplace_back(json::Object{});
     (*condition)["type"] = type;
   }
   const bool turned = condition->string_at({"status"}) != status;
@@ -89,41 +93,53 @@ void Draft::set_condition(std::string_view type, bool holds, std::string_view re
   (*condition)["observedGeneration"] = generation_;
 }
 
+void Draft::tell_waiting(const std::vector<WaitingPod>& pods) {
+  constexpr std::string_view kType = "PodsWaiting";
+  if (pods.empty()) {
+    if (holds(kType)) set_condition(kType, false, "PodsStarted", "");
+    return;
+  }
+  const json::Value* const told = find_condition(kType);
+  if (told != nullptr && holds(kType) && std::ranges::any_of(pods, [&](const WaitingPod& each) {
+        return told->string_at({"reason"}) == each.trouble.reason;
+      })) {
+    return;
+  }
+  const WaitingPod& first = pods.front();
+  set_condition(kType, true, first.trouble.reason,
+                fmt::format("pod {} does not start: {}", first.name, first.trouble.text));
+}
+
 bool Draft::holds(std::string_view type) const {
-  const json::Value* const list = value_.find("conditions");
-  if (list == nullptr || list->as_array() == nullptr) return false;
-  return std::ranges::any_of(*list->as_array(), [&](const json::Value& each) {
+  return std::ranges::any_of(status_.conditions, [&](const json::Value& each) {
     return each.string_at({"type"}) == type && each.string_at({"status"}) == "True";
   });
 }
 
-int Draft::number(std::string_view field) const {
-  return static_cast<int>(
-      std::clamp<std::int64_t>(value_.int_at({field}).value_or(0), 0, 1'000'000'000));
+bool Draft::knows(std::string_view type) const {
+  return std::ranges::any_of(status_.conditions, [&](const json::Value& each) {
+    return each.string_at({"type"}) == type;
+  });
 }
 
-std::optional<WallTime> Draft::time(std::string_view field) const {
-  return kube::parse_time(value_.string_at({field}));
-}
-
-void Draft::set_time(std::string_view field, WallTime when) {
-  value_[field] = kube::rfc3339(when);
+json::Value Draft::value() const {
+  return write_job_status(status_, read_, before_);
 }
 
 bool Draft::differs() const {
-  return !json::equivalent(before_, value_);
+  return !json::equivalent(before_, value());
 }
 
 bool Draft::differs_in_more_than_counts() const {
   json::Value before = before_;
-  json::Value after = value_;
-  for (json::Value* const each : {&before, &after}) {
-    for (const std::string_view count :
-         {"readyReplicas", "scaledReplicas", "taskStatus", "succeeded", "observedGeneration"}) {
-      each->erase(count);
-    }
-  }
+  json::Value after = value();
+  erase_counts(before);
+  erase_counts(after);
   return !json::equivalent(before, after);
+}
+
+json::Value Draft::changes() const {
+  return json::make_merge_patch(before_, value());
 }
 
 }  // namespace divisi::dijob

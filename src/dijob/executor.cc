@@ -25,7 +25,8 @@ bool refused_for_now(const Status& status) {
 
 // Who has the name that a pod of the job needs; nothing if it is the job's own, which the cache
 // will show.
-std::optional<std::string> holder_of(const json::Value& pod, std::string_view job_uid) {
+std::optional<std::string> holder_of(Generation generation, const json::Value& pod,
+                                     std::string_view job_uid) {
   const json::Value* const owners = pod.find_path({"metadata", "ownerReferences"});
   if (owners != nullptr && owners->as_array() != nullptr) {
     for (const json::Value& owner : *owners->as_array()) {
@@ -34,11 +35,9 @@ std::optional<std::string> holder_of(const json::Value& pod, std::string_view jo
         return fmt::format("belongs to {} {}", owner.string_at({"kind"}),
                            owner.string_at({"name"}));
       }
-      if (pod.string_at({"metadata", "labels", labels::kOperator}) == labels::kOperatorValue) {
-        return std::nullopt;
-      }
-      return fmt::format("has lost its label {}={}: set it again, or delete the pod",
-                         labels::kOperator, labels::kOperatorValue);
+      if (has_owned_labels(generation, pod)) return std::nullopt;
+      return fmt::format("has lost its label {}: set it again, or delete the pod",
+                         owned_selector(generation));
     }
   }
   return "belongs to nobody: delete it, or give the job another name";
@@ -66,6 +65,7 @@ std::string service_expectation(std::string_view name) {
 }
 
 struct Executor::Run {
+  Generation generation = Generation::kSecond;
   json::Value job{};
   std::string key{};
   std::string space{};
@@ -87,9 +87,10 @@ Executor::Executor(kube::Client& client, kube::Expectations& expected,
       recorder_(recorder),
       make_secret_(std::move(make_secret)) {}
 
-void Executor::run(const json::Value& job, std::vector<Action> actions,
+void Executor::run(Generation generation, const json::Value& job, std::vector<Action> actions,
                    std::function<void(Executed)> done) {
   auto run = std::make_shared<Run>();
+  run->generation = generation;
   run->job = job;
   run->space = job.string_at({"metadata", "namespace"});
   run->key = kube::object_key(run->space, job.string_at({"metadata", "name"}));
@@ -133,6 +134,8 @@ void Executor::start(const std::shared_ptr<Run>& run, std::size_t index) {
     return create_service(run, *each);
   if (const auto* const each = std::get_if<DeleteService>(&action))
     return delete_service(run, *each);
+  if (const auto* const each = std::get_if<RepairService>(&action))
+    return repair_service(run, *each);
   if (const auto* const each = std::get_if<CreateSecret>(&action)) return create_secret(run, *each);
   if (const auto* const each = std::get_if<Adopt>(&action)) return adopt(run, each->orphan);
   if (const auto* const each = std::get_if<SaveSpec>(&action)) return save_spec(run, *each);
@@ -154,15 +157,15 @@ void Executor::create_pod(const std::shared_ptr<Run>& run, const CreatePod& acti
         if (answer) {
           run->outcome.made_pods = true;
           recorder_.record(run->job, "Normal", "SuccessfulCreate",
-                           fmt::format("pod {} was successfully created", name), kOfPods);
+                           created_text(run->generation, "pod", name), kOfPods);
           return ended(run, {});
         }
         expected_.created(run->key, name);
         const Status& why = answer.error();
         if (why.code() == Code::kAlreadyExists) return name_holder(run, name);
-        if (refused_for_good(why)) {
+        if (refused_for_good(why) && run->generation == Generation::kSecond) {
           recorder_.record(run->job, "Warning", "FailedCreate",
-                           fmt::format("failed to create pod: {} error: {}", name, why.message()));
+                           failed_to_create_text(run->generation, "pod", name, why.message()));
           run->outcome.refused.push_back({name, why.message()});
           return ended(run, {});
         }
@@ -172,8 +175,10 @@ void Executor::create_pod(const std::shared_ptr<Run>& run, const CreatePod& acti
 
 void Executor::failed_to_create(const std::shared_ptr<Run>& run, std::string_view kind,
                                 const std::string& name, const Status& why) {
-  if (!refused_for_now(why)) return ended(run, why);
-  std::string text = fmt::format("failed to create {}: {} error: {}", kind, name, why.message());
+  // A first-generation job waits for an edit of what is invalid; a restart would change nothing.
+  const bool waits = run->generation == Generation::kFirst && refused_for_good(why);
+  if (!refused_for_now(why) && !waits) return ended(run, why);
+  std::string text = failed_to_create_text(run->generation, kind, name, why.message());
   recorder_.record(run->job, "Warning", "FailedCreate", text);
   run->stop = true;
   if (run->outcome.blocked.empty()) run->outcome.blocked = std::move(text);
@@ -184,14 +189,14 @@ void Executor::failed_to_create(const std::shared_ptr<Run>& run, std::string_vie
 void Executor::name_holder(const std::shared_ptr<Run>& run, const std::string& pod) {
   client_.get(kube::resources::pods(), run->space, pod, {},
               [this, run, pod](const Result<json::Value>& found) {
-                const auto holder = found
-                                        ? holder_of(*found, run->job.string_at({"metadata", "uid"}))
-                                        : std::nullopt;
+                const auto holder = found ? holder_of(run->generation, *found,
+                                                      run->job.string_at({"metadata", "uid"}))
+                                          : std::nullopt;
                 if (!holder) {
                   return ended(run, make_status(Code::kConflict, "pod {} is there already", pod));
                 }
-                std::string text = fmt::format(
-                    "failed to create pod: {} error: a pod of that name {}", pod, *holder);
+                std::string text = failed_to_create_text(
+                    run->generation, "pod", pod, fmt::format("a pod of that name {}", *holder));
                 recorder_.record(run->job, "Warning", "FailedCreate", text);
                 // Of several always the same one: the condition does not flicker.
                 std::string& blocked = run->outcome.blocked;
@@ -205,10 +210,12 @@ void Executor::adopt(const std::shared_ptr<Run>& run, const Orphan& orphan) {
   patch["metadata"]["uid"] = orphan.uid;  // of that one only
   json::Array owners =
       orphan.owners.as_array() == nullptr ? json::Array{} : *orphan.owners.as_array();
-  owners.emplace_back(json::Object{{"apiVersion", dijobs().api_version()},
+  const std::string_view uid = run->job.string_at({"metadata", "uid"});
+  std::erase_if(owners, [&](const json::Value& each) { return each.string_at({"uid"}) == uid; });
+  owners.emplace_back(json::Object{{"apiVersion", owner_api_version(run->generation)},
                                    {"kind", dijobs().kind},
                                    {"name", run->job.string_at({"metadata", "name"})},
-                                   {"uid", run->job.string_at({"metadata", "uid"})},
+                                   {"uid", uid},
                                    {"controller", true},
                                    {"blockOwnerDeletion", true}});
   patch["metadata"]["ownerReferences"] = std::move(owners);
@@ -275,7 +282,7 @@ void Executor::delete_pod(const std::shared_ptr<Run>& run, const DeletePod& acti
       [this, run, name = action.name, uid = action.uid](const Result<json::Value>& answer) {
         if (answer) {
           recorder_.record(run->job, "Normal", "SuccessfulDelete",
-                           fmt::format("pod {} was successfully deleted", name), kOfPods);
+                           deleted_text(run->generation, "pod", name), kOfPods);
           if (was_deleted_at_once(*answer)) {
             run->outcome.gone.push_back(uid);
             expected_.deleted(run->key, uid);
@@ -286,7 +293,7 @@ void Executor::delete_pod(const std::shared_ptr<Run>& run, const DeletePod& acti
         if (gone(answer.error())) return ended(run, {});
         recorder_.record(
             run->job, "Warning", "FailedDelete",
-            fmt::format("failed to delete pod: {} error: {}", name, answer.error().message()));
+            failed_to_delete_text(run->generation, "pod", name, answer.error().message()));
         ended(run, answer.error());
       });
 }
@@ -299,35 +306,53 @@ void Executor::create_service(const std::shared_ptr<Run>& run, const CreateServi
       [this, run, name](const Result<json::Value>& answer) {
         if (answer) {
           recorder_.record(run->job, "Normal", "SuccessfulCreate",
-                           fmt::format("service {} was successfully created", name));
+                           created_text(run->generation, "service", name));
           return ended(run, {});
         }
         expected_.created(run->key, service_expectation(name));
+        const bool is_there = answer.error().code() == Code::kAlreadyExists;
+        if (is_there && run->generation == Generation::kFirst) return ended(run, {});
         if (refused_for_now(answer.error())) {
           return failed_to_create(run, "service", name, answer.error());
         }
         recorder_.record(
             run->job, "Warning", "FailedCreate",
-            fmt::format("failed to create service: {} error: {}", name, answer.error().message()));
+            failed_to_create_text(run->generation, "service", name, answer.error().message()));
         ended(run, answer.error());
       });
 }
 
 void Executor::delete_service(const std::shared_ptr<Run>& run, const DeleteService& action) {
-  client_.remove(kube::resources::services(), run->space, action.name, {},
+  kube::DeleteOptions options;
+  options.uid = action.uid;
+  client_.remove(kube::resources::services(), run->space, action.name, options,
                  [this, run, name = action.name](const Result<json::Value>& answer) {
                    if (!answer && !gone(answer.error())) {
                      recorder_.record(run->job, "Warning", "FailedDelete",
-                                      fmt::format("failed to delete service: {} error: {}", name,
-                                                  answer.error().message()));
+                                      failed_to_delete_text(run->generation, "service", name,
+                                                            answer.error().message()));
                      return ended(run, answer.error());
                    }
                    if (answer) {
                      recorder_.record(run->job, "Normal", "SuccessfulDelete",
-                                      fmt::format("service {} was successfully deleted", name));
+                                      deleted_text(run->generation, "service", name));
                    }
                    ended(run, {});
                  });
+}
+
+void Executor::repair_service(const std::shared_ptr<Run>& run, const RepairService& action) {
+  client_.patch(kube::resources::services(), run->space, action.name, kube::PatchType::kMerge,
+                action.patch, {.answer = kube::Answer::kNone},
+                [this, run, name = action.name](const Result<json::Value>& answer) {
+                  if (answer) {
+                    recorder_.record(run->job, "Warning", "ServiceRepaired",
+                                     fmt::format("the selector of service {} was edited, and no "
+                                                 "longer found the pods of the job",
+                                                 name));
+                  }
+                  ended(run, answer || gone(answer.error()) ? Status() : answer.error());
+                });
 }
 
 // One that is there already is this job's: a part of the uid is in its name.

@@ -1,6 +1,7 @@
 // Executor: carries out the actions of a plan, and says which the server will never take.
 #pragma once
 
+#include "dijob/generation.h"
 #include "dijob/plan.h"
 #include "kube/client.h"
 #include "kube/expectations.h"
@@ -33,7 +34,8 @@ class Executor {
   // `job` is the DIJob that the actions belong to. First what the pods need and what goes, then
   // the pods: one, two, four, ... at a time, and no more after the first that fails. `done` runs
   // once; not after the client is gone.
-  void run(const json::Value& job, std::vector<Action> actions, std::function<void(Executed)> done);
+  void run(Generation generation, const json::Value& job, std::vector<Action> actions,
+           std::function<void(Executed)> done);
 
   std::size_t running() const { return running_; }  // jobs whose actions are carried out
 
@@ -46,6 +48,7 @@ class Executor {
   void force_pod(const std::shared_ptr<Run>& run, const DeletePod& action);
   void create_service(const std::shared_ptr<Run>& run, const CreateService& action);
   void delete_service(const std::shared_ptr<Run>& run, const DeleteService& action);
+  void repair_service(const std::shared_ptr<Run>& run, const RepairService& action);
   void create_secret(const std::shared_ptr<Run>& run, const CreateSecret& action);
   void failed_to_create(const std::shared_ptr<Run>& run, std::string_view kind,
                         const std::string& name, const Status& why);

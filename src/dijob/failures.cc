@@ -1,7 +1,5 @@
 #include "dijob/failures.h"
 
-#include "kube/time.h"
-
 #include <algorithm>
 
 namespace divisi::dijob {
@@ -24,39 +22,33 @@ bool ran_long(const Pod* pod) {
 
 }  // namespace
 
-const json::Value* Failures::find(std::string_view pod) const {
-  const json::Value* const all = status_.find("failures");
-  return all == nullptr ? nullptr : all->find(pod);
+const SeatFailures* Failures::find(std::string_view pod) const {
+  const auto found = status_->failures.find(pod);
+  return found == status_->failures.end() ? nullptr : &found->second;
 }
 
 bool Failures::known(std::string_view pod, std::string_view uid) const {
-  const json::Value* const entry = find(pod);
+  const SeatFailures* const entry = find(pod);
   if (entry == nullptr) return false;
-  if (entry->string_at({"uid"}) == uid) return true;
-  const json::Value* const older = entry->find("older");
-  return older != nullptr && older->as_array() != nullptr &&
-         std::ranges::find(*older->as_array(), json::Value(uid)) != older->as_array()->end();
+  return entry->uid == uid || std::ranges::find(entry->older, uid) != entry->older.end();
 }
 
 bool Failures::failed_in(std::string_view pod, int restart) const {
-  const json::Value* const entry = find(pod);
-  return entry != nullptr && entry->int_at({"restart"}) == restart;
+  const SeatFailures* const entry = find(pod);
+  return entry != nullptr && entry->restart == restart;
 }
 
 void Failures::enter(std::string_view pod, std::string_view uid, const Pod* failed, WallTime now) {
   if (known(pod, uid) && !uid.empty()) return;
-  json::Value& entry = status_["failures"][pod];
-  const std::int64_t before = ran_long(failed) ? 0 : entry.int_at({"count"}).value_or(0);
-  if (const std::string last(entry.string_at({"uid"})); !last.empty()) {
-    json::Value& older = entry["older"];
-    if (older.as_array() == nullptr) older = json::Array{};
-    older.as_array()->emplace_back(last);
-    if (older.as_array()->size() > kOlder) older.as_array()->erase(older.as_array()->begin());
+  SeatFailures& entry = status_->failures[std::string(pod)];
+  if (!entry.uid.empty()) {
+    entry.older.push_back(entry.uid);
+    if (entry.older.size() > kOlder) entry.older.erase(entry.older.begin());
   }
-  entry["uid"] = uid;
-  entry["count"] = before + 1;
-  entry["time"] = kube::rfc3339(now);
-  entry["restart"] = status_.number("restarts");
+  entry.uid = uid;
+  entry.count = (ran_long(failed) ? 0 : entry.count) + 1;
+  entry.time = std::chrono::floor<std::chrono::seconds>(now);  // as it is written
+  entry.restart = status_->restarts.value_or(0);
 }
 
 void Failures::enter_refused(std::string_view pod, WallTime now) {
@@ -64,20 +56,20 @@ void Failures::enter_refused(std::string_view pod, WallTime now) {
 }
 
 std::optional<std::chrono::milliseconds> Failures::wait(std::string_view pod, WallTime now) const {
-  const json::Value* const entry = find(pod);
+  const SeatFailures* const entry = find(pod);
   if (entry == nullptr) return std::nullopt;
-  const auto since = kube::parse_time(entry->string_at({"time"}));
-  const std::chrono::seconds pause = wait_after(entry->int_at({"count"}).value_or(0));
+  const std::chrono::seconds pause = wait_after(entry->count);
   // A clock that was set back must not make the pause longer than it is.
-  if (!since || pause.count() == 0 || *since > now + std::chrono::seconds(1)) return std::nullopt;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*since + pause - now);
+  if (!entry->time || pause.count() == 0 || *entry->time > now + std::chrono::seconds(1)) {
+    return std::nullopt;
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*entry->time + pause - now);
   return left.count() > 0 ? std::optional(left) : std::nullopt;
 }
 
 void Failures::forget(std::string_view pod) {
-  if (find(pod) == nullptr) return;
-  status_["failures"].erase(pod);
-  if (status_["failures"].as_object()->empty()) status_.erase("failures");
+  const auto found = status_->failures.find(pod);
+  if (found != status_->failures.end()) status_->failures.erase(found);
 }
 
 }  // namespace divisi::dijob

@@ -36,7 +36,7 @@ class Failures {
   void forget(std::string_view pod);
 
  private:
-  const json::Value* find(std::string_view pod) const;
+  const SeatFailures* find(std::string_view pod) const;
 
   Draft& status_;
 };

@@ -163,13 +163,13 @@ Result<Job> read_job(const json::Value& object) {
   if (!bad.ok()) return unreadable(bad.message());
   Fields spec(*top.find("spec"), "spec", bad);
 
-  if (spec.find("coordinator") != nullptr) {
-    return unreadable(
-        "spec.coordinator is the form of v1alpha1, which this operator does not serve yet: use "
-        "spec.tasks");
-  }
   const bool has_tasks = spec.find("tasks") != nullptr;
   const bool has_template = spec.find("template") != nullptr;
+  if (spec.find("coordinator") != nullptr) {
+    if (!has_tasks && !has_template) return unreadable("spec.coordinator is the form of v1alpha1");
+    return unreadable(fmt::format("spec has both coordinator and {}: one form only",
+                                  has_tasks ? "tasks" : "template"));
+  }
   if (has_tasks && has_template)
     return unreadable("spec has both tasks and template: one form only");
   if (bad.ok() && !has_tasks && !has_template)

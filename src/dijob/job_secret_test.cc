@@ -13,7 +13,7 @@ namespace divisi::dijob {
 namespace {
 
 using namespace std::chrono_literals;
-using kube::testing::status_answer;
+using kube::status_answer;
 
 class SecretKeyTest : public ::testing::Test {
  protected:

@@ -83,6 +83,8 @@ TEST(ReadJob, OD01_TheShapeDecidesNotTheVersion) {
   EXPECT_THAT(unreadable(with_template("tasks: []\n")), HasSubstr("both tasks and template"));
   EXPECT_THAT(unreadable("{group: x}"), HasSubstr("neither tasks nor template"));
   EXPECT_THAT(unreadable("coordinator: {template: {}}"), HasSubstr("v1alpha1"));
+  EXPECT_THAT(unreadable("{coordinator: {template: {}}, tasks: []}"),
+              HasSubstr("both coordinator and tasks"));
 }
 
 TEST(ReadJob, OD04_ABackoffLimitOfNullIsNoLimitAndAnAbsentOneIsThree) {

@@ -49,9 +49,9 @@ const json::Value* main_container(const json::Value& pod_spec, const Task& task)
   return containers.empty() ? nullptr : &containers.front();
 }
 
-int main_port(const json::Value& pod_spec, const Task& task) {
+std::optional<int> declared_port(const json::Value& pod_spec, const Task& task) {
   const json::Value* container = main_container(pod_spec, task);
-  if (container == nullptr) return kDefaultPort;
+  if (container == nullptr) return std::nullopt;
   const json::Array& ports = elements(*container, "ports");
   for (const std::string_view name : {kPortName, std::string_view(task.type)}) {
     const json::Value* found = find_named(ports, name);
@@ -59,7 +59,11 @@ int main_port(const json::Value& pod_spec, const Task& task) {
     const std::int64_t port = found->int_at({"containerPort"}).value_or(0);
     if (port > 0 && port <= 65535) return static_cast<int>(port);
   }
-  return kDefaultPort;
+  return std::nullopt;
+}
+
+int main_port(const json::Value& pod_spec, const Task& task) {
+  return declared_port(pod_spec, task).value_or(kDefaultPort);
 }
 
 std::string template_hash(const Job& job, const Task& task) {

@@ -39,18 +39,22 @@ json::Value pick_each(const json::Value& list, std::initializer_list<std::string
 
 }  // namespace
 
-std::string owner_key(const json::Value& object) {
+std::string owner_key(Generation generation, const json::Value& object) {
   return kube::object_key(object.string_at({"metadata", "namespace"}),
-                          object.string_at({"metadata", "labels", labels::kJob}));
+                          object.string_at({"metadata", "labels", job_label_key(generation)}));
 }
 
-// A label needs no escapes, and of annotations only ours are left (strip_owned).
-std::string owner_key(const kube::Object& object) {
-  static const std::string label = fmt::format(R"("{}":")", labels::kJob);
+// A label needs no escapes, and of annotations only ours are left (strip_owned, strip_pod).
+std::string owner_key(Generation generation, const kube::Object& object) {
+  static const std::string first_label =
+      fmt::format(R"("{}":")", job_label_key(Generation::kFirst));
+  static const std::string second_label =
+      fmt::format(R"("{}":")", job_label_key(Generation::kSecond));
+  const std::string& label = generation == Generation::kFirst ? first_label : second_label;
   const std::string& text = object.text();
   const std::size_t labels = text.find(R"("labels":{)");
   const std::size_t found = labels == std::string::npos ? labels : text.find(label, labels);
-  if (found == std::string::npos) return owner_key(object.value());
+  if (found == std::string::npos) return owner_key(generation, object.value());
   const std::size_t start = found + label.size();
   return kube::object_key(kube::split_key(object.key()).space,
                           std::string_view(text).substr(start, text.find('"', start) - start));
@@ -66,7 +70,7 @@ void strip_owned(json::Value& object) {
     keep_ours(metadata->find("annotations"));
   }
   if (json::Value* const spec = object.find("spec")) {
-    json::Value kept = pick(*spec, {"nodeName"});
+    json::Value kept = pick(*spec, {"nodeName", "selector"});  // the latter of services
     if (const json::Value* const containers = spec->find("containers")) {
       kept["containers"] = pick_each(*containers, {"name", "ports"});
     }
@@ -74,9 +78,7 @@ void strip_owned(json::Value& object) {
   }
   if (json::Value* const status = object.find("status")) {
     json::Value kept = pick(*status, {"phase", "reason", "podIP", "startTime"});
-    if (const json::Value* const conditions = status->find("conditions")) {
-      kept["conditions"] = pick_each(*conditions, {"type", "status"});
-    }
+    if (status->find("conditions") != nullptr) kept["conditions"] = slim_conditions(*status);
     if (const json::Value* const containers = status->find("containerStatuses")) {
       kept["containerStatuses"] = pick_each(*containers, {"name", "ready", "state"});
     }
@@ -97,18 +99,19 @@ Observed observe(const json::Value& object, const std::vector<kube::ObjectPtr>& 
                  const std::vector<kube::ObjectPtr>& revisions) {
   Observed seen;
   seen.object = object;
-  auto read = read_job(object);
-  Job job;
-  if (read) {
-    job = *std::move(read);
+  if (auto read = read_job(object)) {
+    seen.job = *std::move(read);
   } else {
-    job.space = object.string_at({"metadata", "namespace"});
-    job.name = object.string_at({"metadata", "name"});
-    job.uid = object.string_at({"metadata", "uid"});
+    seen.unreadable = read.error();
+    seen.job.space = object.string_at({"metadata", "namespace"});
+    seen.job.name = object.string_at({"metadata", "name"});
+    seen.job.uid = object.string_at({"metadata", "uid"});
+    seen.job.deleting = !object.string_at({"metadata", "deletionTimestamp"}).empty();
   }
   // Its pods are of the form that the job began with, whatever an edit says.
-  const std::string_view form = object.string_at({"status", "form"});
-  if (!form.empty()) job.form = form == "template" ? Form::kTemplate : Form::kTasks;
+  Job job = seen.job;
+  const std::string_view form = form_of(object);
+  if (!form.empty()) job.form = form == forms::kTemplate ? Form::kTemplate : Form::kTasks;
   const auto orphan = [&](const json::Value& each, bool service) {
     if (!is_orphan_of(each, job)) return;
     if (!each.string_at({"metadata", "deletionTimestamp"}).empty()) return;
@@ -131,6 +134,8 @@ Observed observe(const json::Value& object, const std::vector<kube::ObjectPtr>& 
       orphan(service, true);
     } else if (!is_being_deleted(*each)) {
       seen.services.emplace_back(service.string_at({"metadata", "name"}));
+      const json::Value* const selector = service.find_path({"spec", "selector"});
+      seen.selectors[seen.services.back()] = selector == nullptr ? json::Value() : *selector;
     }
   }
   for (const kube::ObjectPtr& each : revisions) {
@@ -167,6 +172,20 @@ bool collide(const Job& a, const Job& b) {
     if (longer.form == Form::kTasks) return longer.find_task(middle) != nullptr;
     return !middle.empty() && middle.find_first_not_of("0123456789") == std::string_view::npos;
   });
+}
+
+std::string older_collision(const Job& job, const kube::Informer& jobs) {
+  for (const std::string& key : possible_collisions(job)) {
+    const kube::ObjectPtr found = jobs.find(key);
+    if (!found || found->uid() == job.uid) continue;
+    const json::Value other = found->value();
+    const std::string_view phase = phase_of(other);
+    if (phase == "Succeeded" || phase == "Failed") continue;
+    const auto read = read_job(other);
+    if (!read || !collide(job, *read)) continue;
+    if (std::pair(read->created, read->uid) < std::pair(job.created, job.uid)) return read->name;
+  }
+  return {};
 }
 
 }  // namespace divisi::dijob

@@ -1,11 +1,15 @@
 #include "dijob/operator.h"
 
 #include "base/log.h"
+#include "dijob/draft.h"
 #include "dijob/executor.h"
+#include "dijob/first/observe.h"
+#include "dijob/generation.h"
 #include "dijob/job_secret.h"
 #include "dijob/names.h"
-#include "dijob/node.h"
+#include "dijob/node_watch.h"
 #include "dijob/observe.h"
+#include "dijob/owned_caches.h"
 #include "dijob/sizes.h"
 #include "json/patch.h"
 
@@ -13,6 +17,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -27,6 +32,8 @@ constexpr std::chrono::seconds kTellWithin{5};
 // How long no pod is made after the server has refused one for now.
 constexpr std::chrono::seconds kFirstHold{1};
 constexpr std::chrono::seconds kLongestHold{60};
+// How long DDP learners may wait for another aggregator.
+constexpr std::chrono::minutes kGroupPatience{3};
 // Against a plan that never comes to rest.
 constexpr int kMostRounds = 8;
 
@@ -36,43 +43,31 @@ std::uint64_t version_number(std::string_view text) {
   return number;
 }
 
-kube::InformerOptions owned(const kube::Resource& resource, const OperatorOptions& options) {
-  kube::InformerOptions made;
-  made.reflector.resource = resource;
-  made.reflector.space = options.space;
-  made.reflector.label_selector = fmt::format("{}={}", labels::kOperator, labels::kOperatorValue);
-  made.transform = strip_owned;
-  return made;
-}
-
 kube::InformerOptions all_jobs(const OperatorOptions& options) {
   kube::InformerOptions made;
   made.reflector.resource = dijobs();
   made.reflector.space = options.space;
   made.resync_every = options.resync_every;
-  made.transform = mark_applied;
+  made.transform = [](json::Value& object) {
+    mark_applied(object);
+    first::mark_policy(object);
+  };
   return made;
 }
 
 kube::InformerOptions saved_specs(const OperatorOptions& options) {
-  kube::InformerOptions made = owned(revisions(), options);
-  made.transform = nullptr;
+  kube::InformerOptions made;
+  made.reflector.resource = revisions();
+  made.reflector.space = options.space;
+  made.reflector.label_selector = owned_selector(Generation::kSecond);
   return made;
 }
 
-// Of a node only whether it answers.
-kube::InformerOptions all_nodes() {
-  kube::InformerOptions made;
-  made.reflector.resource = kube::resources::nodes();
-  made.transform = [](json::Value& node) {
-    const bool lost = is_out_of_service(node);
-    const bool silent = is_unreachable(node);
-    node.erase("spec");
-    node.erase("status");
-    node["lost"] = lost;
-    node["silent"] = silent;
-  };
-  return made;
+Status no_config(const OperatorOptions& options, const Status& why) {
+  return make_status(why.code(),
+                     "the aggregator is created with AggregatorConfig {}/{}, which cannot be read: "
+                     "{}",
+                     options.aggregator_config_space, options.aggregator_config, why.message());
 }
 
 }  // namespace
@@ -83,10 +78,12 @@ class Operator::Impl {
       : client_(client),
         options_(std::move(options)),
         jobs_(client, all_jobs(options_)),
-        pods_(client, owned(kube::resources::pods(), options_)),
-        services_(client, owned(kube::resources::services(), options_)),
+        owned_(client, Generation::kSecond, options_.space,
+               [this](bool is_service, const std::string& owner, const kube::Object& object,
+                      bool deleted) { seen(is_service, owner, object, deleted); }),
         revisions_(client, saved_specs(options_)),
-        nodes_(client, all_nodes()),
+        nodes_(client, options_.force_delete_after,
+               [this](const std::string& node) { node_changed(node); }),
         expected_(client.reactor()),
         recorder_(client, {.component = "di-operator",
                            .instance = options_.instance,
@@ -101,27 +98,15 @@ class Operator::Impl {
                       start_pass(key, std::move(done));
                     }),
         alive_(std::make_shared<bool>(true)) {
-    for (kube::Informer* const informer : {&pods_, &services_}) {
-      informer->add_index("job",
-                          [](const json::Value& object) { return std::vector{owner_key(object)}; });
-      const bool services = informer == &services_;
-      informer->add_handler(
-          {.on_added = [this, services](const auto& now) { seen(services, *now, false); },
-           .on_changed = [this, services](const auto&,
-                                          const auto& now) { seen(services, *now, false); },
-           .on_deleted = [this, services](const auto& last,
-                                          bool) { seen(services, *last, true); }});
-    }
-    revisions_.add_index("job",
-                         [](const json::Value& object) { return std::vector{owner_key(object)}; });
-    nodes_.add_handler({.on_added = [this](const auto& now) { saw_node(*now); },
-                        .on_changed = [this](const auto&, const auto& now) { saw_node(*now); },
-                        .on_deleted = [this](const auto& last, bool) { node_changed(last->key()); },
-                        .on_synced = [this] { node_changed(""); }});
-    const auto owner = [](const kube::Object& object) { return std::vector{owner_key(object)}; };
+    revisions_.add_index("job", [](const json::Value& object) {
+      return std::vector{owner_key(Generation::kSecond, object)};
+    });
+    const auto owner = [this](const kube::Object& object) {
+      return std::vector{owned_.owner_of(object)};
+    };
     controller_.watch(jobs_, [](const kube::Object& job) { return std::vector{job.key()}; });
-    controller_.watch(pods_, owner);
-    controller_.watch(services_, owner);
+    controller_.watch(owned_.pods(), owner);
+    controller_.watch(owned_.services(), owner);
     // Nobody's turn comes of these, but without them an edit that cannot run is not known as one.
     controller_.watch(revisions_, [](const kube::Object&) { return std::vector<std::string>{}; });
   }
@@ -129,10 +114,9 @@ class Operator::Impl {
 
   void start() {
     jobs_.start();
-    pods_.start();
-    services_.start();
+    owned_.start();
     revisions_.start();
-    if (options_.force_delete_after.count() > 0) nodes_.start();
+    nodes_.start();
     controller_.start();
   }
 
@@ -150,21 +134,22 @@ class Operator::Impl {
     std::int64_t saved_until = 0;  // the generation whose spec was saved
     bool made_secret = false;      // it was not there
     std::set<std::string> unadopted{};
-    std::set<std::string> gone{};  // uids of pods that the cache may still show
-    io::TimePoint seen_at{};       // first
-    io::TimePoint counted_at{};    // when the status was written last
+    std::set<std::string> gone{};                     // uids of pods that the cache may still show
+    std::map<std::string, io::TimePoint> orphaned{};  // DDP learners by uid: first seen alone
+    io::TimePoint seen_at{};                          // first
+    io::TimePoint counted_at{};                       // when the status was written last
   };
   struct Pass {
     std::string key{};
     kube::Controller::Outcome done{};
+    Generation generation = Generation::kSecond;
     int rounds = 0;
     bool acted = false;  // what the caches will show of it brings the next pass
   };
   using PassPtr = std::shared_ptr<Pass>;
 
-  void seen(bool is_service, const kube::Object& object, bool deleted) {
+  void seen(bool is_service, const std::string& owner, const kube::Object& object, bool deleted) {
     const kube::ObjectName name = kube::split_key(object.key());
-    const std::string owner = owner_key(object);
     if (is_service) {
       if (!deleted) expected_.created(owner, service_expectation(name.name));
       return;
@@ -179,64 +164,13 @@ class Operator::Impl {
     return memory != memory_.end() && memory->second.gone.contains(uid);
   }
 
-  // --- nodes ---
-
-  void saw_node(const kube::Object& node) {
-    const json::Value value = node.value();
-    const bool silent = value.bool_at({"silent"}).value_or(false);
-    const bool was = silent_since_.contains(node.key());
-    if (silent) silent_since_.try_emplace(node.key(), client_.reactor().now());
-    if (!silent) silent_since_.erase(node.key());
-    if (silent != was || value.bool_at({"lost"}).value_or(false)) node_changed(node.key());
-  }
-
-  // Jobs with pods there that are being deleted; of all nodes when none is named.
   void node_changed(const std::string& node) {
-    if (!nodes_.find(node)) silent_since_.erase(node);
-    for (const kube::ObjectPtr& each : pods_.all()) {
-      if (!is_being_deleted(*each)) continue;
-      if (node.empty() || each->value().string_at({"spec", "nodeName"}) == node) {
-        controller_.add(owner_key(*each));
-      }
-    }
-  }
-
-  // How long until a pod on that node may be deleted by force; nothing: it answers, or nobody
-  // knows.
-  std::optional<std::chrono::milliseconds> lost_in(const std::string& node) const {
-    if (options_.force_delete_after.count() == 0 || !nodes_.synced() || node.empty()) {
-      return std::nullopt;
-    }
-    const kube::ObjectPtr found = nodes_.find(node);
-    if (!found || found->value().bool_at({"lost"}).value_or(false)) {
-      return std::chrono::milliseconds(0);
-    }
-    const auto silent = silent_since_.find(node);
-    if (silent == silent_since_.end()) return std::nullopt;
-    return std::chrono::ceil<std::chrono::milliseconds>(
-        silent->second + options_.force_delete_after - client_.reactor().now());
+    for (const std::string& job : owned_.jobs_leaving(node)) controller_.add(job);
+    if (first_ == nullptr) return;
+    for (const std::string& job : first_->jobs_leaving(node)) controller_.add(job);
   }
 
   // --- passes ---
-
-  // An older job that lives, and some of whose pods have the names of this one's.
-  std::string colliding(const json::Value& object) const {
-    const auto job = read_job(object);
-    if (!job) return {};
-    for (const std::string& key : possible_collisions(*job)) {
-      const kube::ObjectPtr found = jobs_.find(key);
-      if (!found || found->uid() == job->uid) continue;
-      const json::Value other = found->value();
-      const std::string_view phase = other.string_at({"status", "phase"});
-      if (phase == "Succeeded" || phase == "Failed") continue;
-      const auto read = read_job(other);
-      if (!read || !collide(*job, *read)) continue;
-      if (std::pair(read->created, read->uid) < std::pair(job->created, job->uid)) {
-        return read->name;
-      }
-    }
-    return {};
-  }
 
   void start_pass(const std::string& key, kube::Controller::Outcome done) {
     auto pass = std::make_shared<Pass>();
@@ -274,40 +208,130 @@ class Operator::Impl {
     if (++pass->rounds > kMostRounds) return pass->done(kube::Requeue{std::chrono::seconds(1)});
 
     const json::Value job = newest(*cached, memory);
-    Observed observed =
-        observe(job, pods_.find_by("job", pass->key), services_.find_by("job", pass->key),
-                revisions_.find_by("job", pass->key));
-    std::erase_if(memory.gone, [&](const std::string& uid) {
-      return std::ranges::find(observed.pods, uid, &Pod::uid) == observed.pods.end();
-    });
-    std::erase_if(observed.pods, [&](const Pod& pod) { return memory.gone.contains(pod.uid); });
+    pass->generation = generation_of(job);
+    if (pass->generation == Generation::kFirst) return first_round(pass, job, memory);
+    Observed observed = observe(job, owned_.pods_of(pass->key), owned_.services_of(pass->key),
+                                revisions_.find_by("job", pass->key));
+    forget_gone(memory, observed.pods, [](const Pod& pod) { return pod.uid; });
     observed.refused = memory.refused;
     std::erase_if(observed.orphans,
                   [&](const Orphan& each) { return memory.unadopted.contains(each.uid); });
     for (Pod& pod : observed.pods) {
-      if (pod.terminating) pod.lost_in = lost_in(pod.node);
+      if (pod.terminating) pod.lost_in = nodes_.lost_in(pod.node);
     }
-    if (job.int_at({"status", "observedGeneration"}) != job.int_at({"metadata", "generation"})) {
-      observed.collides_with = colliding(job);
+    if (observed.unreadable.ok() && !has_seen_spec(job)) {
+      observed.collides_with = older_collision(observed.job, jobs_);
     }
     observed.saved_until = memory.saved_until;
     observed.blocked = memory.blocked;
     observed.made_secret = memory.made_secret;
-    if (!secret_key_.empty() &&
-        (memory.made_secret || job.string_at({"status", "phase"}).empty())) {
+    if (!secret_key_.empty() && (memory.made_secret || phase_of(job).empty())) {
       observed.secret_hash = hash_secret(derive_secret(secret_key_, memory.uid), memory.uid);
     }
-    observed.hold = std::max(
-        std::chrono::ceil<std::chrono::milliseconds>(memory.held_until - client_.reactor().now()),
-        std::chrono::milliseconds(0));
+    observed.hold = held(memory);
     observed.tell_first = client_.reactor().now() - memory.seen_at >= kTellWithin;
     observed.now = options_.wall_clock();
     observed.names = options_.names;
-    Plan made = plan(observed);
+    carry_out(pass, job, plan(observed));
+  }
 
+  // Pods that are deleted, though the cache still shows them.
+  template <class Pods, class Uid>
+  static void forget_gone(Memory& memory, Pods& pods, Uid uid_of) {
+    std::erase_if(memory.gone, [&](const std::string& uid) {
+      return std::ranges::find(pods, uid, uid_of) == pods.end();
+    });
+    std::erase_if(pods, [&](const auto& pod) { return memory.gone.contains(uid_of(pod)); });
+  }
+
+  std::chrono::milliseconds held(const Memory& memory) const {
+    return std::max(
+        std::chrono::ceil<std::chrono::milliseconds>(memory.held_until - client_.reactor().now()),
+        std::chrono::milliseconds(0));
+  }
+
+  // --- the first generation ---
+
+  // Its caches are filled when the first job of that kind is seen: most clusters have none.
+  bool first_caches_ready(const std::string& key) {
+    if (first_ == nullptr) {
+      first_ = std::make_unique<OwnedCaches>(client_, Generation::kFirst, options_.space,
+                                             [this](bool is_service, const std::string& owner,
+                                                    const kube::Object& object, bool deleted) {
+                                               seen(is_service, owner, object, deleted);
+                                               controller_.add(owner);
+                                             });
+      const auto continue_waiting = [this] {
+        if (!first_->synced()) return;
+        for (const std::string& each : std::exchange(waiting_, {})) controller_.add(each);
+      };
+      first_->pods().add_handler({.on_synced = continue_waiting});
+      first_->services().add_handler({.on_synced = continue_waiting});
+      first_->start();
+    }
+    if (first_->synced()) return true;
+    waiting_.insert(key);
+    return false;
+  }
+
+  void first_round(const PassPtr& pass, const json::Value& job, Memory& memory) {
+    if (!first_caches_ready(pass->key)) return pass->done(kube::Requeue{});
+    first::Observed observed =
+        first::observe(job, first_->pods_of(pass->key), first_->services_of(pass->key),
+                       revisions_.find_by("job", pass->key));
+    forget_gone(memory, observed.pods, [](const first::SeenPod& seen) { return seen.pod.uid; });
+    std::erase_if(observed.orphans,
+                  [&](const Orphan& each) { return memory.unadopted.contains(each.uid); });
+    for (first::SeenPod& seen : observed.pods) {
+      if (seen.pod.terminating) seen.lost_in = nodes_.lost_in(seen.pod.node);
+    }
+    find_orphaned(memory, observed.pods);
+    observed.saved_until = memory.saved_until;
+    observed.blocked = memory.blocked;
+    observed.hold = held(memory);
+    observed.now = options_.wall_clock();
+    observed.server_url = options_.first_server_url;
+    observed.aggregator_at_start = options_.aggregator_at_start;
+    if (!first::needs_aggregator_config(observed)) {
+      return carry_out(pass, job, first::plan(observed));
+    }
+    client_.get(first::aggregator_configs(), options_.aggregator_config_space,
+                options_.aggregator_config, {},
+                [this, alive = alive_, pass, job,
+                 observed = std::move(observed)](const Result<json::Value>& config) mutable {
+                  if (!*alive) return;
+                  observed.aggregator_template = config
+                                                     ? first::read_aggregator_template(*config)
+                                                     : failure(no_config(options_, config.error()));
+                  carry_out(pass, job, first::plan(observed));
+                });
+  }
+
+  // DDP learners whose aggregator is not there. di-server may still rebuild the group of them.
+  void find_orphaned(Memory& memory, std::vector<first::SeenPod>& pods) const {
+    std::map<std::string, io::TimePoint> orphaned;
+    const io::TimePoint now = client_.reactor().now();
+    for (first::SeenPod& seen : pods) {
+      const std::string& aggregator = seen.pod.aggregator_uid;
+      if (aggregator.empty() || std::ranges::any_of(pods, [&](const first::SeenPod& other) {
+            return other.pod.uid == aggregator;
+          })) {
+        continue;
+      }
+      const auto known = memory.orphaned.find(seen.pod.uid);
+      const io::TimePoint since = known == memory.orphaned.end() ? now : known->second;
+      orphaned.emplace(seen.pod.uid, since);
+      seen.orphaned_in = std::chrono::ceil<std::chrono::milliseconds>(since + kGroupPatience - now);
+    }
+    memory.orphaned = std::move(orphaned);
+  }
+
+  // --- what a plan says ---
+
+  void carry_out(const PassPtr& pass, const json::Value& job, Plan made) {
     if (made.spec_patch) return write(pass, job, std::move(*made.spec_patch), "", made.events);
     if (made.status && made.told == Told::kFirst) {
-      memory.refused.clear();
+      memory_[pass->key].refused.clear();
       return write(pass, job, status_patch(job, *made.status), "status", made.events);
     }
     if (!made.status) {
@@ -316,7 +340,7 @@ class Operator::Impl {
     if (made.actions.empty()) return settle(pass, job, made);
     auto actions = std::move(made.actions);
     made.actions.clear();
-    executor_.run(job, std::move(actions),
+    executor_.run(pass->generation, job, std::move(actions),
                   [this, alive = alive_, pass, job, made](const Executed& outcome) {
                     if (*alive) executed(pass, job, made, outcome);
                   });
@@ -388,8 +412,12 @@ class Operator::Impl {
     kube::WriteOptions options;
     options.subresource = subresource;
     options.field_manager = kFieldManager;
+    // A merge patch would lose `backoffLimit: null` of a task.
+    const bool of_spec = subresource.empty();
+    if (of_spec) patch = json::as_json_patch(job, patch);
     client_.patch(dijobs(), job.string_at({"metadata", "namespace"}),
-                  job.string_at({"metadata", "name"}), kube::PatchType::kMerge, patch, options,
+                  job.string_at({"metadata", "name"}),
+                  of_spec ? kube::PatchType::kJson : kube::PatchType::kMerge, patch, options,
                   [this, alive = alive_, pass, job,
                    events = std::move(events)](const Result<json::Value>& answer) {
                     if (!*alive) return;
@@ -422,11 +450,11 @@ class Operator::Impl {
   const OperatorOptions options_;
   std::string secret_key_;
   kube::Informer jobs_;
-  kube::Informer pods_;
-  kube::Informer services_;
+  OwnedCaches owned_;
   kube::Informer revisions_;
-  kube::Informer nodes_;
-  std::unordered_map<std::string, io::TimePoint> silent_since_;  // nodes, by when it was seen first
+  NodeWatch nodes_;
+  std::unique_ptr<OwnedCaches> first_;  // of the first generation
+  std::set<std::string> waiting_;       // jobs for its caches
   kube::Expectations expected_;
   kube::EventRecorder recorder_;
   Executor executor_;
@@ -461,8 +489,8 @@ const kube::Informer& Operator::jobs() const {
   return impl_->jobs_;
 }
 
-const kube::Informer& Operator::pods() const {
-  return impl_->pods_;
+std::size_t Operator::pods() const {
+  return impl_->owned_.pods().size() + (impl_->first_ ? impl_->first_->pods().size() : 0);
 }
 
 const kube::Controller& Operator::controller() const {

@@ -29,6 +29,12 @@ struct OperatorOptions {
   // A pod that is being deleted goes by force when its node has been unreachable so long, by this
   // process's own clock. 0: never, whatever becomes of the node.
   io::Duration force_delete_after = std::chrono::minutes(5);
+  // First generation: KUBERNETES_SERVER_URL of pods; whether every job gets its aggregator together
+  // with the coordinator; of which AggregatorConfig that is made.
+  std::string first_server_url = "di-server.di-system:8080";
+  bool aggregator_at_start = false;
+  std::string aggregator_config_space = "di-system";
+  std::string aggregator_config = "aggregator-config";
   std::function<std::chrono::system_clock::time_point()> wall_clock = [] {
     return std::chrono::system_clock::now();
   };
@@ -47,7 +53,7 @@ class Operator {
   bool ready() const;  // the caches are in step
 
   const kube::Informer& jobs() const;
-  const kube::Informer& pods() const;
+  std::size_t pods() const;  // of all jobs that are known
   const kube::Controller& controller() const;
 
  private:

@@ -25,6 +25,22 @@ class OperatorEditTest : public OperatorTest {
   }
 };
 
+// The operator fills in names and sizes: what else stands in the tasks stays as it was written.
+TEST_F(OperatorEditTest, ABudgetWithoutALimitStaysInTheSpec) {
+  create_running(tasks_job({task("learner", 1), task("collector", 1, "backoffLimit: null")},
+                           "backoffLimit: 0"));
+  cluster.settle(1min);
+  const json::Value job = cluster.job("j");
+  EXPECT_EQ(job.int_at({"spec", "replicas"}), 1);
+  const json::Value& collector = job.find_path({"spec", "tasks"})->as_array()->back();
+  EXPECT_EQ(collector.string_at({"name"}), "collector");
+  ASSERT_NE(collector.find("backoffLimit"), nullptr);
+  EXPECT_TRUE(collector.find("backoffLimit")->is_null());
+  fail("j-collector-0");
+  cluster.settle(1min);
+  EXPECT_NE(cluster.phase("j"), "Failed");
+}
+
 TEST_F(OperatorEditTest, WhatPodsAreMadeOfAppliesToThoseMadeFromThenOn) {
   const std::vector<std::string> edits{
       "{spec: {containers: [{name: di-container, image: other}]}}",
@@ -423,6 +439,75 @@ TEST_F(OperatorScaleTest, TheGangOfATemplateFollowsTheNumberToo) {
   cluster.settle();
   EXPECT_EQ(cluster.pod_names("g"), (Names{"g-1-0", "g-1-1", "g-1-2"}));
   EXPECT_EQ(cluster.status("g", "replicas"), 3);
+}
+
+TEST_F(OperatorTest, AMisspeltFieldIsTold) {
+  create(tasks_job({task("learner", 1, "replica: 2")},
+                   "backofLimit: 1, cleanpodPolicy: All, mine: 3"));
+  EXPECT_TRUE(
+      told("Warning JobWarning: spec.backofLimit is not known and has no effect: is "
+           "backoffLimit meant?"));
+  EXPECT_TRUE(told("spec.cleanpodPolicy is not known"));
+  EXPECT_TRUE(told("spec.tasks[0].replica is not known and has no effect: is replicas meant?"));
+  EXPECT_FALSE(told("spec.mine")) << "what looks like no field is somebody else's";
+}
+
+TEST_F(OperatorTest, AnEditedSelectorOfTheServiceIsRepaired) {
+  create_running(usual_job());
+  json::Value service = *cluster.api.store.find(kServices, in_default("di-j"));
+  const json::Value before = service["spec"]["selector"];
+  service["spec"]["selector"] = json::Object{{"app", "other"}};
+  cluster.api.store.update(kServices, in_default("di-j"), std::move(service));
+  cluster.api.changed();
+  cluster.settle();
+  EXPECT_EQ(
+      json::print(
+          *cluster.api.store.find(kServices, in_default("di-j"))->find_path({"spec", "selector"})),
+      json::print(before));
+  EXPECT_TRUE(told("Warning ServiceRepaired"));
+}
+
+class WaitingPodsTest : public OperatorTest {
+ protected:
+  void set_status(const std::string& pod, const std::string& key, const json::Value& value) {
+    json::Value object = cluster.pod(pod);
+    object["status"][key] = value;
+    cluster.api.store.update(kPods, in_default(pod), std::move(object));
+    cluster.api.changed();
+    cluster.settle();
+  }
+  static json::Value unschedulable(const std::string& message) {
+    return json::Array{json::Object{{"type", "PodScheduled"},
+                                    {"status", "False"},
+                                    {"reason", "Unschedulable"},
+                                    {"message", message}}};
+  }
+};
+
+TEST_F(WaitingPodsTest, PodsThatNoNodeHasRoomForShowInTheStatus) {
+  create(usual_job());
+  set_status("j-learner-0", "conditions", unschedulable("0/3 nodes are available"));
+  EXPECT_EQ(cluster.condition("j", "PodsWaiting").string_at({"reason"}), "Unschedulable");
+  EXPECT_EQ(message("PodsWaiting"), "pod j-learner-0 does not start: 0/3 nodes are available");
+  set_status("j-learner-0", "conditions", unschedulable("0/4 nodes are available"));
+  EXPECT_EQ(message("PodsWaiting"), "pod j-learner-0 does not start: 0/3 nodes are available")
+      << "the words of a scheduler change all the time";
+  set_status("j-learner-0", "conditions", json::Array{});
+  cluster.run_all("j");
+  cluster.settle();
+  EXPECT_EQ(cluster.condition("j", "PodsWaiting").string_at({"status"}), "False");
+}
+
+TEST_F(WaitingPodsTest, AnImageThatCannotBePulledShowsInTheStatus) {
+  create(usual_job());
+  json::Value container = json::Object{{"name", "di-container"}};
+  container["state"]["waiting"]["reason"] = "ImagePullBackOff";
+  container["state"]["waiting"]["message"] = "Back-off pulling image \"nothing\"";
+  set_status("j-collector-1", "containerStatuses", json::Array{container});
+  EXPECT_EQ(cluster.condition("j", "PodsWaiting").string_at({"reason"}), "ImagePull");
+  EXPECT_EQ(message("PodsWaiting"),
+            "pod j-collector-1 does not start: container di-container: ImagePullBackOff: Back-off "
+            "pulling image \"nothing\"");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // What the operator does when its server, its clock or its users are at their worst.
+#include "base/testing/effort.h"
 #include "dijob/testing/operator_fixture.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@ namespace divisi::dijob::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using kube::testing::status_answer;
+using kube::status_answer;
 
 class OperatorFaultTest : public OperatorTest {};
 
@@ -137,8 +138,10 @@ TEST(OperatorStepTest, AnyAnswerAtAnyStepChangesNothingInTheEnd) {
       status_answer(429, "TooManyRequests", "slow down"),
       status_answer(500, "InternalError", "a fault"),
       {503, {{"Content-Type", "text/html"}}, "<html>"}};
-  for (const http::Response& answer : answers) {
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const http::Response& answer = answers[i];
     for (std::uint64_t step = 1; step <= good.requests; ++step) {
+      if (!divisi::testing::tries_everything() && step % answers.size() != i) continue;
       const Outcome run = run_with(step, answer);
       EXPECT_EQ(run, good) << answer.status << " at request " << step << ": " << run.phase << ", "
                            << run.counted.restarts << " restarts, " << run.counted.reschedules

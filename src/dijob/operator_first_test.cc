@@ -9,7 +9,7 @@ namespace divisi::dijob::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using kube::testing::status_answer;
+using kube::status_answer;
 
 class OperatorFirstTest : public OperatorTest {
  protected:

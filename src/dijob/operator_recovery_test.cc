@@ -295,7 +295,7 @@ TEST_F(OperatorRecoveryTest, OD37_ADeleteThatFailsIsTriedAgain) {
       return std::nullopt;
     }
     ++refused;
-    return kube::testing::status_answer(500, "InternalError", "not now");
+    return kube::status_answer(500, "InternalError", "not now");
   };
   create_running(tasks_job({task("learner", 1), task("collector", 3)}));
   cluster.edit_job(

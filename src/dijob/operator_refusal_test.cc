@@ -7,7 +7,7 @@ namespace divisi::dijob::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using kube::testing::status_answer;
+using kube::status_answer;
 
 class OperatorRefusalTest : public OperatorTest {
  protected:
@@ -218,7 +218,7 @@ TEST_F(OperatorRefusalTest, OrphansAreAdoptedAndGoWithTheirNewJob) {
   // kubectl delete --cascade=orphan
   for (const char* collection : {kPods, kServices}) {
     for (const auto& [key, object] :
-         kube::testing::FakeStore::Objects(cluster.api.store.all(collection))) {
+         kube::MemoryStore::Objects(cluster.api.store.all(collection))) {
       json::Value orphan = object;
       orphan["metadata"].erase("ownerReferences");
       cluster.api.store.update(collection, key, orphan);

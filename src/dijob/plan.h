@@ -6,17 +6,20 @@
 // first status: what that will say, the pods tell as well.
 #pragma once
 
+#include "dijob/job_status.h"
 #include "dijob/pod.h"
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 namespace divisi::dijob {
-
-using WallTime = std::chrono::system_clock::time_point;
 
 // The server will not take this pod however often it is asked: it is invalid.
 struct RefusedPod {
@@ -41,9 +44,12 @@ struct Orphan {
 
 struct Observed {
   json::Value object{};  // the DIJob
+  Job job{};             // what it says; of one that cannot be read only whose it is
+  Status unreadable{};   // why it cannot be
   std::vector<Pod> pods{};
-  std::vector<std::string> services{};  // names of those that belong to the job
-  std::vector<RefusedPod> refused{};    // since the last status
+  std::vector<std::string> services{};             // names of those that belong to the job
+  std::map<std::string, json::Value> selectors{};  // of these, by name
+  std::vector<RefusedPod> refused{};               // since the last status
   std::vector<Orphan> orphans{};
   std::vector<SavedSpec> saved{};    // by generation
   std::int64_t saved_until = 0;      // the generation that was saved last
@@ -80,6 +86,11 @@ struct CreateService {
 };
 struct DeleteService {
   std::string name{};
+  std::string uid{};  // of that one only; empty: of whichever has the name
+};
+struct RepairService {  // somebody has edited it
+  std::string name{};
+  json::Value patch{};  // merge patch
 };
 struct CreateSecret {
   bool was_there = false;  // a pod has mounted it: one that is refused is not worth to wait for
@@ -94,8 +105,8 @@ struct SaveSpec {
 struct DeleteSavedSpec {
   std::string name{};
 };
-using Action = std::variant<CreatePod, DeletePod, CreateService, DeleteService, CreateSecret,
-                            DeleteJob, Adopt, SaveSpec, DeleteSavedSpec>;
+using Action = std::variant<CreatePod, DeletePod, CreateService, DeleteService, RepairService,
+                            CreateSecret, DeleteJob, Adopt, SaveSpec, DeleteSavedSpec>;
 
 struct Event {
   std::string type{};  // Normal, Warning
@@ -110,6 +121,15 @@ struct Plan {
   std::vector<Event> events{};    // told when the status is written (or at once without)
   std::vector<Action> actions{};  // empty while something must be written first
   std::optional<std::chrono::milliseconds> look_again{};
+
+  void tell(std::string_view type, std::string_view reason, std::string message) {
+    events.push_back({std::string(type), std::string(reason), std::move(message)});
+  }
+  // The earliest time counts.
+  void look_in(std::chrono::milliseconds after) {
+    after = std::max(after, std::chrono::milliseconds(1));
+    if (!look_again || after < *look_again) look_again = after;
+  }
 };
 
 Plan plan(const Observed& observed);

@@ -1,7 +1,9 @@
 #include "dijob/planner.h"
 
+#include "dijob/misspelt.h"
 #include "dijob/names.h"
 #include "dijob/sizes.h"
+#include "json/patch.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,16 +25,7 @@ Plan plan(const Observed& observed) {
 }
 
 Plan Planner::run() {
-  auto read = read_job(seen_.object);
-  Status bad = read ? Status() : read.error();
-  if (read) {
-    job_ = *std::move(read);
-  } else {
-    job_.space = seen_.object.string_at({"metadata", "namespace"});
-    job_.name = seen_.object.string_at({"metadata", "name"});
-    job_.uid = seen_.object.string_at({"metadata", "uid"});
-    job_.deleting = !seen_.object.string_at({"metadata", "deletionTimestamp"}).empty();
-  }
+  Status bad = seen_.unreadable;
   if (job_.deleting) return {};
   if (status_.terminal()) return clean();
 
@@ -65,6 +58,7 @@ Plan Planner::run() {
   }
   if (!status_.terminal()) {
     tell_blocked();
+    tell_waiting();
     support();
     if (!last_good_ && !is_new) save_spec();
   }
@@ -76,8 +70,7 @@ Status Planner::settle() {
   DIVISI_TRY_STATUS(check_form());
   settle_size();
   DIVISI_TRY_STATUS(can_run(job_, seen_.names));
-  const auto observed = status_.value().int_at({"observedGeneration"});
-  if (seen_.collides_with.empty() || observed == job_.generation) return {};
+  if (seen_.collides_with.empty() || status_->observed_generation == job_.generation) return {};
   return make_status(Code::kInvalid,
                      "pods of this job would have the names of those of DIJob {}, which is older: "
                      "choose another name for the job or its task",
@@ -115,7 +108,7 @@ void Planner::keep_ranks_of_pods() {
     }
     task->replicas = std::max(task->replicas, pod.slot.index + 1);
   }
-  if (!made.tasks.empty()) status_["ranks"] = make_roster(made, nullptr, seen_.pods).record;
+  if (!made.tasks.empty()) status_->ranks = make_roster(made, nullptr, seen_.pods).record;
 }
 
 // A matching pod or service without a controller becomes the job's before anything is planned.
@@ -146,6 +139,14 @@ void Planner::tell_blocked() {
   }
 }
 
+void Planner::tell_waiting() {
+  std::vector<WaitingPod> waiting;
+  for (const Pod& pod : seen_.pods) {
+    if (pod.trouble && pod.live()) waiting.push_back({pod.name, *pod.trouble});
+  }
+  status_.tell_waiting(waiting);
+}
+
 // What /scale shows: the pods that spec.replicas means, and how many there are.
 void Planner::name_pods_for_scale() {
   const Task* const task = scaled_task(job_);
@@ -153,49 +154,45 @@ void Planner::name_pods_for_scale() {
                                      labels::kOperatorValue);
   const bool one_task = task != nullptr && job_.form == Form::kTasks;
   if (one_task) selector += fmt::format(",{}={}", labels::kTaskName, task->name);
-  status_["selector"] = selector;
+  status_->selector = selector;
   const auto counted = std::ranges::count_if(seen_.pods, [&](const Pod& pod) {
     return pod.live() && !pod.finished() && (!one_task || pod.slot.task == task->name);
   });
-  status_.set_number("scaledReplicas", static_cast<int>(counted));
+  status_->scaled_replicas = static_cast<int>(counted);
 }
 
 void Planner::admit() {
-  status_["form"] = job_.form == Form::kTasks ? "tasks" : "template";
+  status_->form = job_.form == Form::kTasks ? forms::kTasks : forms::kTemplate;
   const bool waits = job_.preemptible
-                         ? allocation() == nullptr || allocation()->empty()
-                         : job_.form == Form::kTemplate && status_.number("replicas") == 0;
+                         ? allocation().empty()
+                         : job_.form == Form::kTemplate && status_->replicas.value_or(0) == 0;
   status_.enter(kPending, waits ? "job is pending since no replicas assigned." : "job created.");
-  status_["secretName"] = secret_name(job_);
-  if (!seen_.secret_hash.empty()) status_["secretHash"] = seen_.secret_hash;
-  for (const char* const counter : {"restarts", "reschedules", "spentRestarts", "readyReplicas"}) {
-    if (status_.find(counter) == nullptr) status_.set_number(counter, 0);
+  status_->secret_name = secret_name(job_);
+  if (!seen_.secret_hash.empty()) status_->secret_hash = seen_.secret_hash;
+  for (std::optional<int>* const counter : {&status_->restarts, &status_->reschedules,
+                                            &status_->spent_restarts, &status_->ready_replicas}) {
+    if (!*counter) *counter = 0;
   }
-  if (!job_.restarted_at.empty()) status_["restartedAt"] = job_.restarted_at;
+  if (!job_.restarted_at.empty()) status_->restarted_at = job_.restarted_at;
   tell("Normal", "JobPending", "job created.");
   for (const std::string& warning : job_.warnings) tell("Warning", "JobWarning", warning);
+  for (const std::string& field : misspelt_fields(seen_.object)) {
+    tell("Warning", "JobWarning", field);
+  }
 }
 
 // Of a secret that was made again, with another key perhaps.
 void Planner::note_secret() {
-  if (seen_.secret_hash.empty()) {
-    status_.erase("secretHash");
-  } else {
-    status_["secretHash"] = seen_.secret_hash;
-  }
+  status_->secret_hash = seen_.secret_hash;
 }
 
 Status Planner::check_form() {
-  const std::string_view form = job_.form == Form::kTasks ? "tasks" : "template";
-  const json::Value* const before = status_.find("form");
-  if (before == nullptr || before->as_string() == nullptr) {
-    status_["form"] = form;
-    return {};
-  }
-  if (*before->as_string() == form) return {};
+  const std::string_view form = job_.form == Form::kTasks ? forms::kTasks : forms::kTemplate;
+  if (status_->form.empty()) status_->form = form;
+  if (status_->form == form) return {};
   return make_status(Code::kConflict,
                      "the job keeps its form {}, {} is not applied: make a new job for that",
-                     *before->as_string(), form);
+                     status_->form, form);
 }
 
 void Planner::tell_edits(std::string refused) {
@@ -213,7 +210,7 @@ void Planner::settle_size() {
   if (job_.form != Form::kTasks) return;
   const Task* const task = scaled_task(job_);
   if (task == nullptr) return;
-  const std::optional<Sizes> last = read_sizes(status_.value());
+  const std::optional<Sizes> last = status_->sizes;
   // Pods that were made for as many as the tasks want now have seen both numbers agree.
   const bool agreed = std::ranges::any_of(seen_.pods, [&](const Pod& pod) {
     return !pod.made_of.empty() && pod.replicas == job_.want();
@@ -233,15 +230,15 @@ void Planner::settle_size() {
   if (task->sized) sizes.task = task->replicas;
   const auto index = static_cast<std::size_t>(task - job_.tasks.data());
   job_.tasks[index].replicas = choice.size;
-  if (can_run(job_, seen_.names).ok()) status_["sizes"] = to_json(sizes);
+  if (can_run(job_, seen_.names).ok()) status_->sizes = sizes;
 }
 
 // Of a template form the size is status.replicas, which others may write, too.
 std::optional<int> Planner::gang_size() {
   if (job_.preemptible) return std::nullopt;
-  if (status_.find("replicas") == nullptr) status_.set_number("replicas", job_.min_replicas);
-  const int actual = status_.number("replicas");
-  const std::optional<Sizes> last = read_sizes(status_.value());
+  const int actual = status_->replicas.value_or(job_.min_replicas);
+  status_->replicas = actual;
+  const std::optional<Sizes> last = status_->sizes;
   const bool changed = !last || last->spec != job_.replicas;
   int wish = job_.replicas && changed && (!last || last->size == actual) ? *job_.replicas : actual;
   const int most = job_.max_replicas.value_or(kMaxReplicas);
@@ -254,8 +251,8 @@ std::optional<int> Planner::gang_size() {
          fmt::format("replicas {} is not applied: {}", wish, refused.message()));
     wish = actual;
   }
-  status_["sizes"] = to_json({.spec = job_.replicas, .task = {}, .size = wish});
-  status_.set_number("replicas", wish);
+  status_->sizes = Sizes{.spec = job_.replicas, .task = {}, .size = wish};
+  status_->replicas = wish;
   return wish;
 }
 
@@ -303,7 +300,7 @@ bool Planner::sync_spec() {
 
 bool Planner::deadline_passed() {
   if (!job_.active_deadline || job_.suspended) return false;
-  const auto started = status_.time("startTime");
+  const std::optional<WallTime> started = status_->start_time;
   if (!started) return false;
   const auto left = *started + *job_.active_deadline - seen_.now;
   if (left.count() <= 0) {
@@ -318,8 +315,8 @@ bool Planner::deadline_passed() {
 void Planner::suspend() {
   status_.set_condition("Suspended", true, "JobSuspended", "job is suspended: it has no pods.");
   status_.enter(kPending, "job is pending since it is suspended.");
-  status_.erase("startTime");
-  status_.erase("rolling");
+  status_->start_time.reset();
+  status_->rolling.clear();
   for (const Pod& pod : seen_.pods) {
     if (pod.live()) remove(pod);
   }
@@ -335,6 +332,15 @@ void Planner::support() {
   }
   if (std::ranges::find(seen_.services, name) == seen_.services.end()) {
     first.emplace_back(CreateService{make_service(job_)});
+  } else {
+    const json::Value service = make_service(job_);
+    const json::Value& wanted = *service.find_path({"spec", "selector"});
+    const auto actual = seen_.selectors.find(name);
+    if (actual != seen_.selectors.end() && !finds_pods(actual->second, job_)) {
+      json::Value patch;
+      patch["spec"]["selector"] = json::make_merge_patch(actual->second, wanted);
+      first.emplace_back(RepairService{name, std::move(patch)});
+    }
   }
   if (plans<CreatePod>()) {
     first.emplace_back(
@@ -361,7 +367,7 @@ void Planner::force_stuck() {
 
 Plan Planner::finish() {
   // Written with whatever else changes, and after an edit of the spec.
-  status_["observedGeneration"] = seen_.object.int_at({"metadata", "generation"}).value_or(0);
+  status_->observed_generation = seen_.object.int_at({"metadata", "generation"}).value_or(0);
   if (status_.differs()) {
     out_.status = status_.value();
     out_.told = when_told();
@@ -372,7 +378,7 @@ Plan Planner::finish() {
 
 Told Planner::when_told() const {
   if (!status_.differs_in_more_than_counts()) return Told::kCounts;
-  const bool is_new = seen_.object.string_at({"status", "phase"}).empty();
+  const bool is_new = phase_of(seen_.object).empty();
   if (!is_new || seen_.tell_first || job_.form != Form::kTasks || job_.preemptible) {
     return Told::kFirst;
   }
@@ -388,8 +394,8 @@ void Planner::create(const Seated& seat) {
   if (!maker_) {
     maker_.emplace(job_, PodPeers{.all = roster_.all,
                                   .replicas = static_cast<int>(seating_.seats.size()),
-                                  .restarts = status_.number("restarts"),
-                                  .generation = status_.number("generation"),
+                                  .restarts = status_->restarts.value_or(0),
+                                  .generation = status_->generation.value_or(0),
                                   .names = seen_.names});
   }
   out_.actions.emplace_back(
@@ -407,25 +413,23 @@ void Planner::remove(const Pod& pod) {
 }
 
 void Planner::tell(std::string_view type, std::string_view reason, std::string message) {
-  out_.events.push_back({std::string(type), std::string(reason), std::move(message)});
+  out_.tell(type, reason, std::move(message));
 }
 
 void Planner::look_again(std::chrono::milliseconds after) {
-  after = std::max(after, std::chrono::milliseconds(1));
-  if (!out_.look_again || after < *out_.look_again) out_.look_again = after;
+  out_.look_in(after);
 }
 
 std::string Planner::node_of(const Seated& seat) const {
-  const json::Array* const nodes = job_.preemptible ? allocation() : nullptr;
   const auto rank = static_cast<std::size_t>(seat.slot.rank);
-  if (nodes == nullptr || rank >= nodes->size()) return {};
-  const std::string* const node = (*nodes)[rank].as_string();
-  return node == nullptr ? std::string() : *node;
+  if (!job_.preemptible || rank >= allocation().size()) return {};
+  return allocation()[rank];
 }
 
-const json::Array* Planner::allocation() const {
-  const json::Value* const nodes = status_.find("allocation");
-  return nodes == nullptr ? nullptr : nodes->as_array();
+const std::vector<std::string>& Planner::allocation() const {
+  static const std::vector<std::string> none;
+  const auto& nodes = status_->allocation;
+  return nodes ? *nodes : none;
 }
 
 }  // namespace divisi::dijob

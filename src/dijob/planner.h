@@ -19,7 +19,10 @@ namespace divisi::dijob {
 class Planner {
  public:
   explicit Planner(const Observed& seen)
-      : seen_(seen), status_(seen.object, seen.now), failures_(status_) {}
+      : seen_(seen),
+        job_(seen.job),
+        status_(seen.object, kSecondGeneration, seen.now),
+        failures_(status_) {}
   Plan run();
 
  private:
@@ -35,6 +38,7 @@ class Planner {
   void keep_ranks_of_pods();
   void adopt();
   void tell_blocked();
+  void tell_waiting();
   void name_pods_for_scale();
   Status check_form();                   // kConflict: an edit that is not applied
   void tell_edits(std::string refused);  // empty: none but those of the spec itself
@@ -57,6 +61,7 @@ class Planner {
 
   // planner_tasks.cc
   void plan_tasks();
+  const json::Value* ranks_record() const;
   void step_tasks();
   void read_seats();
   Seat seat_of(const Task& task, const Pod& pod) const;
@@ -117,11 +122,11 @@ class Planner {
   void force_stuck();
   void tell(std::string_view type, std::string_view reason, std::string message);
   void look_again(std::chrono::milliseconds after);
-  const json::Array* allocation() const;
-  std::string node_of(const Seated& seat) const;  // of a preemptible job; "" otherwise
+  const std::vector<std::string>& allocation() const;  // empty: none
+  std::string node_of(const Seated& seat) const;       // of a preemptible job; "" otherwise
 
   const Observed& seen_;
-  Job job_{};
+  Job job_;
   Draft status_;
   Failures failures_;
   Roster roster_{};

@@ -34,14 +34,14 @@ Planner::Failed Planner::failed() const {
 // some seconds at least.
 bool Planner::in_wave() const {
   constexpr std::chrono::seconds kLeast{10};
-  const auto since = status_.time("waveTime");
+  const std::optional<WallTime>& since = status_->wave_time;
   if (job_.form != Form::kTasks || !since) return false;
   if (status_.phase() != kRunning) return true;
   return seen_.now < *since + kLeast && *since <= seen_.now + std::chrono::seconds(1);
 }
 
 bool Planner::made_in_wave(const Seated& seat) const {
-  const int wave = status_.number("restarts");
+  const int wave = status_->restarts.value_or(0);
   if (seat.pod->restarts) return *seat.pod->restarts >= wave;
   return failures_.failed_in(seat.name, wave);  // of another operator's pods
 }
@@ -83,17 +83,14 @@ bool Planner::pay(const Failed& failed) {
     charge(seat == seating_.seats.end() ? nullptr : seat->task);
   }
   // Of a job that another operator began, all restarts came from the one budget.
-  const bool counted = status_.find("spentRestarts") != nullptr;
-  const int spent = status_.number(counted ? "spentRestarts" : "restarts");
+  const int spent = status_->spent_restarts.value_or(status_->restarts.value_or(0));
   if (shared && !within(job_.backoff_limit, spent)) return false;
-  json::Value counts = status_.find("taskRestarts") ? *status_.find("taskRestarts") : json::Value();
+  std::map<std::string, int> counts = status_->task_restarts;
   for (const auto& [task, limit] : own) {
-    const auto used = static_cast<int>(counts.int_at({task}).value_or(0));
-    if (!within(limit, used)) return false;
-    counts[task] = used + 1;
+    if (!within(limit, counts[task]++)) return false;
   }
-  status_.set_number("spentRestarts", spent + (shared ? 1 : 0));
-  if (!own.empty()) status_["taskRestarts"] = std::move(counts);
+  status_->spent_restarts = spent + (shared ? 1 : 0);
+  if (!own.empty()) status_->task_restarts = std::move(counts);
   return true;
 }
 
@@ -118,8 +115,8 @@ void Planner::restart_or_fail(const Failed& failed) {
   if (gang) {
     restart_gang("job is restarting since conditions changed.");
   } else {
-    status_.set_number("restarts", status_.number("restarts") + 1);
-    status_.set_time("waveTime", seen_.now);
+    status_->restarts = status_->restarts.value_or(0) + 1;
+    status_->wave_time = seen_.now;
   }
   for (const auto* const seats : {&failed.seats, &failed.free}) {
     for (const Seated* const seat : *seats) {

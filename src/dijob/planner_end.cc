@@ -10,25 +10,25 @@ using namespace phases;
 void Planner::succeed() {
   status_.enter(kSucceeded, "job succeeded since all the replicas are succeeded.");
   tell("Normal", "JobSucceeded", "job is succeeded since all the replicas are succeeded.");
-  status_.set_number("readyReplicas", 0);
-  status_.erase("taskStatus");
-  status_.set_time("completionTimestamp", seen_.now);
+  status_->ready_replicas = 0;
+  status_->task_status.clear();
+  status_->completion_time = seen_.now;
 }
 
 void Planner::fail(std::string message, bool by_pods) {
   tell("Warning", "JobFailed", by_pods ? "job is failed since some replicas are failed." : message);
   status_.enter(kFailed, std::move(message));
-  status_.set_number("readyReplicas", 0);
-  status_.erase("taskStatus");
-  status_.set_time("completionTimestamp", seen_.now);
+  status_->ready_replicas = 0;
+  status_->task_status.clear();
+  status_->completion_time = seen_.now;
 }
 
 // Services always go, pods by the policy, the job itself when it was kept long enough. The status
 // stays as it is, but for the edit it has seen: what is over is over.
 Plan Planner::clean() {
   const auto generation = seen_.object.int_at({"metadata", "generation"}).value_or(0);
-  if (status_.value().int_at({"observedGeneration"}).value_or(generation) != generation) {
-    status_["observedGeneration"] = generation;
+  if (status_->observed_generation.value_or(generation) != generation) {
+    status_->observed_generation = generation;
     out_.status = status_.value();
     out_.told = Told::kCounts;
   }
@@ -36,9 +36,7 @@ Plan Planner::clean() {
     out_.actions.emplace_back(DeleteService{service});
   for (const Pod& pod : seen_.pods) {
     if (!pod.live() || job_.clean_pods == CleanPods::kNone) continue;
-    const bool running =
-        (pod.phase == "Running" || pod.phase == "Pending") && (!pod.any_ended || pod.exit_code);
-    if (job_.clean_pods == CleanPods::kAll || running) remove(pod);
+    if (job_.clean_pods == CleanPods::kAll || pod.is_cleaned()) remove(pod);
   }
   force_stuck();
   expire();
@@ -46,7 +44,7 @@ Plan Planner::clean() {
 }
 
 void Planner::expire() {
-  const auto ended = status_.time("completionTimestamp");
+  const std::optional<WallTime> ended = status_->completion_time;
   if (!job_.keep_finished || !ended) return;
   const auto left = *ended + *job_.keep_finished - seen_.now;
   if (left.count() <= 0) {

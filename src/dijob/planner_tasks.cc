@@ -14,11 +14,11 @@ namespace divisi::dijob {
 using namespace phases;
 
 void Planner::plan_tasks() {
-  const auto refused = refuse_edits(job_, status_.find("ranks"));
+  const auto refused = refuse_edits(job_, ranks_record());
   tell_edits(
       refused.empty() ? "" : fmt::format("{}: make a new job for that", fmt::join(refused, "; ")));
-  roster_ = make_roster(job_, status_.find("ranks"), seen_.pods);
-  status_["ranks"] = roster_.record;
+  roster_ = make_roster(job_, ranks_record(), seen_.pods);
+  status_->ranks = roster_.record;
   read_seats();
   if (job_.suspended) {
     suspend();
@@ -29,6 +29,10 @@ void Planner::plan_tasks() {
   }
   step_tasks();
   if (!status_.terminal()) count_pods();
+}
+
+const json::Value* Planner::ranks_record() const {
+  return status_->ranks.is_null() ? nullptr : &status_->ranks;
 }
 
 void Planner::read_seats() {
@@ -82,12 +86,9 @@ Seat Planner::seat_of(const Task& task, const Pod& pod) const {
 
 // Only what the allocator has found a node for.
 void Planner::place_by_allocation() {
-  const json::Array* const nodes = allocation();
   std::erase_if(roster_.slots, [&](const Slot& slot) {
     const auto rank = static_cast<std::size_t>(slot.rank);
-    if (nodes == nullptr || rank >= nodes->size()) return true;
-    const std::string* const node = (*nodes)[rank].as_string();
-    return node == nullptr || node->empty();
+    return rank >= allocation().size() || allocation()[rank].empty();
   });
 }
 
@@ -118,7 +119,7 @@ void Planner::pending_tasks() {
   failures_.forget(kCreates);
   status_.enter(kStarting, "job is starting since all pods are created.");
   tell("Normal", "JobStarting", "job is starting since all replicas are created.");
-  if (status_.find("startTime") == nullptr) status_.set_time("startTime", seen_.now);
+  if (!status_->start_time) status_->start_time = seen_.now;
 }
 
 // Starting and Running.
@@ -130,14 +131,9 @@ void Planner::settled_tasks() {
     if (status_.phase() == kStarting) {
       return reschedule("job is rescheduling since replicas or allocation changed.");
     }
-    std::vector<std::string> nodes;
-    if (const json::Array* const list = allocation()) {
-      for (const json::Value& node : *list)
-        nodes.push_back(node.as_string() ? *node.as_string() : "");
-    }
     return reschedule(
         fmt::format("job is rescheduling since replicas changed, replicas: {}, allocation: [{}].",
-                    seating_.seats.size(), fmt::join(nodes, " ")));
+                    seating_.seats.size(), fmt::join(allocation(), " ")));
   }
   fill_seats(false);  // of tasks whose turn has come
   if (status_.phase() == kStarting && ready_enough()) {
@@ -149,8 +145,8 @@ void Planner::settled_tasks() {
 }
 
 void Planner::reschedule(std::string message) {
-  status_.set_number("reschedules", status_.number("reschedules") + 1);
-  status_.erase("rolling");
+  status_->reschedules = status_->reschedules.value_or(0) + 1;
+  status_->rolling.clear();
   tell("Warning", "JobRescheduling", "job is rescheduling since replicas or allocation changed.");
   status_.enter(kRescheduling, std::move(message));
 }
@@ -207,13 +203,8 @@ bool Planner::complete() const {
 
 // Whether every replica that should be there by now has a pod.
 bool Planner::all_taken() const {
-  const json::Value* const rolling = status_.find("rolling");
   return std::ranges::all_of(seating_.seats, [&](const Seated& seat) {
-    if (seat.taken()) return true;
-    if (rolling != nullptr && rolling->as_string() != nullptr &&
-        *rolling->as_string() == seat.name) {
-      return true;
-    }
+    if (seat.taken() || seat.name == status_->rolling) return true;
     return !seat.task->start_after.empty() && seat.seat == Seat::kEmpty &&
            (!in_order(seat) || status_.phase() == kStarting);
   });
@@ -265,11 +256,8 @@ void Planner::drop_surplus() {
 // diengine/restartedAt: pods that are older than the job's template are made again, one by one,
 // each when all others are ready.
 void Planner::roll() {
-  const json::Value* const done = status_.find("restartedAt");
-  const std::string_view rolled =
-      done == nullptr || done->as_string() == nullptr ? std::string_view() : *done->as_string();
-  if (job_.restarted_at.empty() || job_.restarted_at == rolled) return;
-  const std::string rolling(status_.value().string_at({"rolling"}));
+  if (job_.restarted_at.empty() || job_.restarted_at == status_->restarted_at) return;
+  const std::string rolling = status_->rolling;
   for (const Seated& seat : std::views::reverse(seating_.seats)) {
     const bool is_rolling = seat.name == rolling;
     if (!rolling.empty() && !is_rolling) continue;
@@ -280,24 +268,24 @@ void Planner::roll() {
     if (is_rolling && !seat.ready()) return;
     if (old && rolling.empty() &&
         std::ranges::all_of(seating_.seats, [](const Seated& other) { return other.ready(); })) {
-      status_["rolling"] = seat.name;
+      status_->rolling = seat.name;
       return;
     }
     if (is_rolling) {
-      status_.erase("rolling");
+      status_->rolling.clear();
       return;
     }
     if (old) return;  // others are not ready yet
   }
-  status_.erase("rolling");
-  status_["restartedAt"] = job_.restarted_at;
+  status_->rolling.clear();
+  status_->restarted_at = job_.restarted_at;
 }
 
 void Planner::count_pods() {
   int ready = 0;
   int older = 0;
-  json::Value counts(json::Object{});
-  json::Array succeeded;
+  std::map<std::string, std::map<std::string, int>> counts;
+  std::vector<std::string> succeeded;
   for (const Seated& seat : seating_.seats) {
     if (seat.seat == Seat::kSucceeded) succeeded.emplace_back(seat.name);
     if (seat.seat == Seat::kActive && !seat.pod->made_of.empty() &&
@@ -308,21 +296,13 @@ void Planner::count_pods() {
   for (const Pod& pod : seen_.pods) {
     if (!pod.live() || !pod.has_slot) continue;
     ready += pod.ready ? 1 : 0;
-    json::Value& count = counts[pod.slot.task][pod.outcome()];
-    count = count.as_int() == nullptr ? std::int64_t{1} : *count.as_int() + 1;
+    ++counts[pod.slot.task][std::string(pod.outcome())];
   }
-  status_.set_number("replicas", static_cast<int>(seating_.seats.size()));
-  status_.set_number("readyReplicas", ready);
-  if (job_.preemptible || counts.as_object()->empty()) {
-    status_.erase("taskStatus");
-  } else {
-    status_["taskStatus"] = std::move(counts);
-  }
-  if (succeeded.empty()) {
-    status_.erase("succeeded");
-  } else {
-    status_["succeeded"] = std::move(succeeded);
-  }
+  status_->replicas = static_cast<int>(seating_.seats.size());
+  status_->ready_replicas = ready;
+  if (job_.preemptible) counts.clear();
+  status_->task_status = std::move(counts);
+  status_->succeeded = std::move(succeeded);
   constexpr std::string_view kUpToDate = "UpToDate";
   if (older > 0) {
     status_.set_condition(
@@ -330,11 +310,7 @@ void Planner::count_pods() {
         fmt::format("{} of {} pods were made before the last edit; set the annotation {} to "
                     "replace them",
                     older, seating_.seats.size(), annotations::kRestartedAt));
-  } else if (const json::Value* const all = status_.find("conditions");
-             all != nullptr && all->as_array() != nullptr &&
-             std::ranges::any_of(*all->as_array(), [&](const json::Value& each) {
-               return each.string_at({"type"}) == kUpToDate;
-             })) {
+  } else if (status_.knows(kUpToDate)) {
     status_.set_condition(kUpToDate, true, "PodsAreNew",
                           "all pods were made from the present spec");
   }

@@ -19,7 +19,7 @@ void Planner::plan_template() {
   step_template();
   const auto ready =
       std::ranges::count_if(seen_.pods, [](const Pod& pod) { return pod.live() && pod.ready; });
-  if (!status_.terminal()) status_.set_number("readyReplicas", static_cast<int>(ready));
+  if (!status_.terminal()) status_->ready_replicas = static_cast<int>(ready);
 }
 
 void Planner::step_template() {
@@ -52,20 +52,18 @@ void Planner::step_template() {
 }
 
 Planner::Gang Planner::seat_gang() {
-  const json::Array* const nodes = allocation();
-  if (job_.preemptible) {
-    status_.set_number("replicas", nodes == nullptr ? 0 : static_cast<int>(nodes->size()));
-  }
+  if (job_.preemptible) status_->replicas = static_cast<int>(allocation().size());
   const Task& task = job_.tasks.front();
-  Gang gang{.want = status_.number("replicas")};
+  Gang gang{.want = status_->replicas.value_or(0)};
   roster_ = {};
   seating_ = {};
   for (int rank = 0; rank < gang.want; ++rank) {
     const Slot slot{task.name, rank, rank};
     roster_.slots.push_back(slot);
     roster_.all.push_back(slot);
-    seating_.seats.push_back(
-        {.slot = slot, .name = pod_name(job_, slot, status_.number("generation")), .task = &task});
+    seating_.seats.push_back({.slot = slot,
+                              .name = pod_name(job_, slot, status_->generation.value_or(0)),
+                              .task = &task});
   }
   for (const Pod& pod : seen_.pods) {
     if (pod.terminating) {
@@ -81,7 +79,7 @@ Planner::Gang Planner::seat_gang() {
     seat->pod = &pod;
     seat->seat = seat_of_gang(task, pod);
     gang.mismatch |= pod.replicas.value_or(gang.want) != gang.want;
-    if (job_.preemptible && nodes != nullptr) gang.mismatch |= pod.placed_on != node_of(*seat);
+    if (job_.preemptible && status_->allocation) gang.mismatch |= pod.placed_on != node_of(*seat);
   }
   gang.whole = !gang.mismatch && std::ranges::all_of(seating_.seats, &Seated::taken);
   return gang;
@@ -101,7 +99,7 @@ void Planner::leave_generation() {
   bool left = false;
   for (const Pod& pod : seen_.pods) {
     // Of the new gang already: another operator has gone on, and this view of the job is old.
-    if (pod.generation == status_.number("generation")) continue;
+    if (pod.generation == status_->generation.value_or(0)) continue;
     left = true;
     if (pod.live()) remove(pod);
   }
@@ -118,7 +116,7 @@ void Planner::pending_gang(const Gang& gang) {
     failures_.forget(kCreates);
     status_.enter(kStarting, "job is starting since all pods are created.");
     tell("Normal", "JobStarting", "job is starting since all replicas are created.");
-    if (status_.find("startTime") == nullptr) status_.set_time("startTime", seen_.now);
+    if (!status_->start_time) status_->start_time = seen_.now;
     return;
   }
   // A job that was suspended meanwhile may still have pods of the former gang.
@@ -140,9 +138,9 @@ void Planner::create_gang(int want) {
 
 // Every pod goes; the next ones carry the next generation in their names.
 void Planner::restart_gang(std::string message) {
-  const int generation = status_.number("generation") + 1;
-  status_.set_number("generation", generation);
-  status_.set_number("restarts", generation);
+  const int generation = status_->generation.value_or(0) + 1;
+  status_->generation = generation;
+  status_->restarts = generation;
   for (const Seated& seat : seating_.seats) {
     if (seat.seat != Seat::kReplace) continue;
     failures_.enter(failure_key(seat), seat.pod->uid, seat.pod, seen_.now);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dijob/job.h"
+#include "dijob/pod_trouble.h"
 #include "json/value.h"
 
 #include <chrono>
@@ -78,6 +79,9 @@ class PodMaker {
 };
 
 json::Value make_service(const Job& job);
+// Whether a service with that selector finds the pods of the job; the reference's had the group in
+// it, too.
+bool finds_pods(const json::Value& selector, const Job& job);
 // Keeps the spec of the object, which is the job's.
 json::Value make_revision(const Job& job, const json::Value& object);
 json::Value make_secret(const Job& job, std::string_view secret);
@@ -85,7 +89,9 @@ json::Value make_secret(const Job& job, std::string_view secret);
 // The container that counts: `di-container`, else one named like the task or its type, else the
 // first. Null when there is none. `pod_spec` is a pod's or a template's `spec`.
 const json::Value* main_container(const json::Value& pod_spec, const Task& task);
-// The port of it named `di-port`, else named like the type; kDefaultPort when it has neither.
+// The port of it named `di-port`, else named like the type; nothing when it has neither.
+std::optional<int> declared_port(const json::Value& pod_spec, const Task& task);
+// The same, kDefaultPort when it has neither.
 int main_port(const json::Value& pod_spec, const Task& task);
 
 // Changes whenever pods made from now on would differ from those made before (image, environment,
@@ -106,10 +112,12 @@ struct Pod {
   bool terminating = false;
   // Its node is gone or does not answer: so long until it may be deleted by force.
   std::optional<std::chrono::milliseconds> lost_in{};
-  std::optional<int> exit_code{};  // of the main container, when it has ended
-  bool any_ended = false;          // a container terminated, or waits with CrashLoopBackOff
-  bool exit_143 = false;           // any container ended by SIGTERM
-  bool disrupted = false;          // condition DisruptionTarget: the cluster took it away
+  std::optional<int> exit_code{};       // of the main container, when it has ended
+  bool any_ended = false;               // a container terminated, or waits with CrashLoopBackOff
+  bool sidecars_run = false;            // the main container has ended, another one has not
+  bool exit_143 = false;                // any container ended by SIGTERM
+  bool disrupted = false;               // condition DisruptionTarget: the cluster took it away
+  std::optional<PodTrouble> trouble{};  // why it does not start
   std::optional<std::chrono::system_clock::time_point> started{};  // status.startTime
   std::optional<std::chrono::system_clock::time_point> ended{};    // newest container end
 
@@ -132,6 +140,11 @@ struct Pod {
   bool live() const noexcept { return !terminating; }
   // Nothing of it runs.
   bool over() const noexcept { return phase == "Failed" || phase == "Succeeded"; }
+  // What cleanPodPolicy Running deletes. A pod whose containers have all ended stays, with its
+  // logs, also while its phase has yet to follow.
+  bool is_cleaned() const noexcept {
+    return (phase == "Running" || phase == "Pending") && (!any_ended || sidecars_run);
+  }
 };
 
 // Whether the job is the controller of it.

@@ -1,4 +1,5 @@
 // Pods that exist: whose they are, which replica they are, how they do.
+#include "dijob/job_status.h"
 #include "dijob/names.h"
 #include "dijob/pod.h"
 #include "dijob/pod_template.h"
@@ -8,9 +9,8 @@
 #include <charconv>
 
 namespace divisi::dijob {
-namespace {
 
-using WallTime = std::chrono::system_clock::time_point;
+namespace {
 
 std::optional<int> to_number(std::string_view text) {
   int number = 0;
@@ -77,12 +77,14 @@ void read_containers(const json::Value& object, const Task& task, Pod& pod) {
   const json::Value* spec = object.find("spec");
   const json::Value* main = main_container(spec == nullptr ? none : *spec, task);
   const json::Value* status = object.find("status");
+  bool any_lives = false;
   for (const json::Value& container :
        elements(status == nullptr ? none : *status, "containerStatuses")) {
     const bool crashing = container.string_at({"state", "waiting", "reason"}) == "CrashLoopBackOff";
     const json::Value* end = container.find_path({"state", "terminated"});
     const bool ended = end != nullptr && end->as_object() != nullptr;
     pod.any_ended |= ended || crashing;
+    any_lives |= !ended;
     if (!ended) continue;
     const std::int64_t code = end->int_at({"exitCode"}).value_or(0);
     pod.exit_143 |= code == 143;
@@ -92,6 +94,7 @@ void read_containers(const json::Value& object, const Task& task, Pod& pod) {
     const std::optional<WallTime> at = time_at(*end, {"finishedAt"});
     if (at && (!pod.ended || *at > *pod.ended)) pod.ended = at;
   }
+  pod.sidecars_run = pod.exit_code && any_lives;
   pod.port = main_port(spec == nullptr ? none : *spec, task);
 }
 
@@ -101,6 +104,7 @@ void read_status(const json::Value& object, Pod& pod) {
   pod.reason = object.string_at({"status", "reason"});
   pod.ip = object.string_at({"status", "podIP"});
   pod.node = object.string_at({"spec", "nodeName"});
+  pod.trouble = read_trouble(object);
   pod.started = time_at(object, {"status", "startTime"});
   if (const json::Value* status = object.find("status")) {
     pod.ready = has_condition(*status, "Ready");

@@ -122,6 +122,24 @@ TEST(ReadPod, AContainerThatCrashesAgainAndAgainHasEndedAndAnInitContainerHasNot
       "initContainerStatuses: [{name: i, state: {terminated: {exitCode: 0}}}]}"));
 }
 
+TEST(ReadPod, PodWhoseContainersHaveEndedIsNotCleaned) {
+  const Job job = job_of(three_tasks(1, 1, 1));
+  const auto is_cleaned = [&](std::string_view containers) {
+    return read_pod(
+               pod_with("job-learner-0",
+                        fmt::format("spec: {{containers: [{{name: di-container}}, {{name: b}}]}}\n"
+                                    "status: {{phase: Running, containerStatuses: [{}]}}",
+                                    containers)),
+               job)
+        .is_cleaned();
+  };
+  constexpr std::string_view kMainEnded =
+      "{name: di-container, state: {terminated: {exitCode: 0}}}";
+  EXPECT_TRUE(is_cleaned("{name: di-container, state: {running: {}}}"));
+  EXPECT_FALSE(is_cleaned(kMainEnded)) << "its phase follows in a moment";
+  EXPECT_TRUE(is_cleaned(fmt::format("{}, {{name: b, state: {{running: {{}}}}}}", kMainEnded)));
+}
+
 TEST(ReadPod, ATerminatingPodSaysWhenItIsKilled) {
   const Job job = job_of(three_tasks(1, 1, 1));
   const Pod pod = read_pod(

@@ -32,11 +32,7 @@ bool rejected(const Pod& pod) {
 }
 
 bool has_succeeded(const Draft& status, std::string_view pod) {
-  const json::Value* const names = status.find("succeeded");
-  if (names == nullptr || names->as_array() == nullptr) return false;
-  return std::ranges::any_of(*names->as_array(), [&](const json::Value& each) {
-    return each.as_string() != nullptr && *each.as_string() == pod;
-  });
+  return std::ranges::find(status->succeeded, pod) != status->succeeded.end();
 }
 
 }  // namespace divisi::dijob

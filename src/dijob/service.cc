@@ -49,6 +49,14 @@ json::Value make_service(const Job& job) {
   return service;
 }
 
+bool finds_pods(const json::Value& selector, const Job& job) {
+  json::Value wanted(json::Object{});
+  add_membership(wanted, job);
+  json::Value actual = selector;
+  actual.erase(labels::kGroupLabel);
+  return json::equivalent(actual, wanted);
+}
+
 json::Value make_revision(const Job& job, const json::Value& object) {
   json::Value revision =
       json::Object{{"apiVersion", revisions().api_version()}, {"kind", revisions().kind}};

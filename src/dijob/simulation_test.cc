@@ -2,6 +2,8 @@
 //
 //   DIVISI_SIM_SEED=17 build/release/tests/dijob_simulation_test       repeats one and tells of it
 //   DIVISI_SIM_SEEDS=100000 build/release/tests/dijob_simulation_test  looks further
+//
+// 150 are usual, 2,000 in `./test --all`.
 #include "dijob/testing/simulation.h"
 
 #include "base/log.h"
@@ -43,11 +45,11 @@ TEST_F(SimulationTest, EveryJobComesToItsEndUnderHundredsOfSeedsOfTrouble) {
     holds(number_from("DIVISI_SIM_SEED", 0));
     return;
   }
-  const std::uint64_t seeds = number_from("DIVISI_SIM_SEEDS", 500);
+  const std::uint64_t seeds = number_from("DIVISI_SIM_SEEDS", 150);
   int failed = 0;
   for (std::uint64_t seed = 1; seed <= seeds && failed < 10; ++seed) failed += holds(seed) ? 0 : 1;
-  // The runs were not idle. (The presets with sanitizers take fewer seeds.)
-  if (seeds < 500 || failed > 0) return;
+  // The runs were not idle. (A handful may be.)
+  if (seeds < 100 || failed > 0) return;
   EXPECT_GT(total_.succeeded, seeds / 2);
   EXPECT_GT(total_.failed, seeds / 4);
   EXPECT_GT(total_.deleted, seeds / 50);

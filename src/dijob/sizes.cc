@@ -1,5 +1,6 @@
 #include "dijob/sizes.h"
 
+#include "dijob/job_status.h"
 #include "dijob/names.h"
 
 #include <algorithm>
@@ -39,11 +40,10 @@ bool holds_tasks(const json::Value& manager) {
 
 }  // namespace
 
-std::optional<Sizes> read_sizes(const json::Value& status) {
-  const json::Value* const sizes = status.find("sizes");
-  const std::optional<int> size = sizes == nullptr ? std::nullopt : number_at(*sizes, "size");
+std::optional<Sizes> read_sizes(const json::Value& sizes) {
+  const std::optional<int> size = number_at(sizes, "size");
   if (!size) return std::nullopt;
-  return Sizes{number_at(*sizes, "spec"), number_at(*sizes, "task"), *size};
+  return Sizes{number_at(sizes, "spec"), number_at(sizes, "task"), *size};
 }
 
 json::Value to_json(const Sizes& sizes) {
@@ -85,9 +85,8 @@ SizeChoice choose_size(const Job& job, const std::optional<Sizes>& last, bool ag
 
 void use_chosen_size(Job& job, const json::Value& object) {
   const Task* const task = job.form == Form::kTasks ? scaled_task(job) : nullptr;
-  const json::Value* const status = object.find("status");
-  if (task == nullptr || status == nullptr) return;
-  const std::optional<Sizes> last = read_sizes(*status);
+  if (task == nullptr) return;
+  const std::optional<Sizes> last = read_job_status(object).sizes;
   if (!last || !same(last->spec, job.replicas) || !same(last->task, written_size(*task))) return;
   job.tasks[static_cast<std::size_t>(task - job.tasks.data())].replicas = last->size;
 }

@@ -21,7 +21,7 @@ struct Sizes {
 
   friend bool operator==(const Sizes&, const Sizes&) = default;
 };
-std::optional<Sizes> read_sizes(const json::Value& status);
+std::optional<Sizes> read_sizes(const json::Value& sizes);
 json::Value to_json(const Sizes& sizes);
 
 struct SizeChoice {

@@ -19,7 +19,8 @@ json::Value read_yaml(std::string_view text) {
 }
 
 std::string_view job_label(const json::Value& object) {
-  return object.string_at({"metadata", "labels", "diengine/job"});
+  const std::string_view job = object.string_at({"metadata", "labels", "diengine/job"});
+  return job.empty() ? object.string_at({"metadata", "labels", "dijob-name"}) : job;
 }
 
 }  // namespace
@@ -49,6 +50,7 @@ std::size_t SimCluster::start_operator() {
   options.force_delete_after = force_delete_after;
   options.wall_clock = [this] { return loop.wall() + skew; };
   options.instance = fmt::format("di-operator-{}", operators_.size());
+  if (configure) configure(options);
   operators_.push_back(std::make_unique<Instance>(*this, std::move(options)));
   operators_.back()->jobs.use_secret_key(secret_key);
   operators_.back()->jobs.start();
@@ -98,7 +100,7 @@ void SimCluster::request(const std::string& method, const std::string& name,
   request.method = method;
   request.target = "/apis/diengine.opendilab.org/v2alpha1/namespaces/default/dijobs" + name;
   request.body = json::print(body);
-  const auto path = kube::testing::ApiPath::parse(request.target);
+  const auto path = kube::ApiPath::parse(request.target);
   DIVISI_CHECK(path, "the path of a job");
   const http::Response response = api.verbs.answer(request, *path);
   DIVISI_CHECK(response.status < 300, "the server takes what the test asks of it");

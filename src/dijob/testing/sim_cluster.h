@@ -33,7 +33,7 @@ inline constexpr const char* kEvents = "/api/v1/events";
 
 class SimCluster {
  public:
-  using Change = kube::testing::FakeStore::Change;
+  using Change = kube::MemoryStore::Change;
 
   explicit SimCluster(std::uint64_t seed = 1);
   ~SimCluster();
@@ -45,6 +45,8 @@ class SimCluster {
   std::function<void(const Change&)> on_change{};
   // What the operators' clock is ahead of the server's.
   std::chrono::seconds skew{0};
+  // Changes the options of operators started from now on.
+  std::function<void(OperatorOptions&)> configure{};
   std::string secret_key = "key";                             // of operators started from now on
   io::Duration force_delete_after = std::chrono::minutes(5);  // of operators started from now on
 

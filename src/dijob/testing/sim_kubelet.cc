@@ -12,7 +12,7 @@ namespace divisi::dijob::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using kube::testing::FakeStore;
+using kube::MemoryStore;
 
 constexpr const char* kPods = "/api/v1/pods";
 constexpr const char* kNodes = "/api/v1/nodes";
@@ -131,7 +131,7 @@ void SimKubelet::later(const std::string& key, std::string_view uid, io::Duratio
   });
 }
 
-void SimKubelet::see(const FakeStore::Change& change) {
+void SimKubelet::see(const MemoryStore::Change& change) {
   if (change.collection != kPods) return;
   const json::Value& pod = change.object;
   const std::string key = key_of(pod);

@@ -40,7 +40,7 @@ class SimKubelet {
   bool automatic = true;
 
   // Every change of the store comes here.
-  void see(const kube::testing::FakeStore::Change& change);
+  void see(const kube::MemoryStore::Change& change);
 
   // By hand; `key` is "space/name". Nothing happens to a pod that is not there.
   void schedule(const std::string& key);

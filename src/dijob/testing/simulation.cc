@@ -212,7 +212,7 @@ std::optional<http::Response> Simulation::refuse(const http::Request& request) {
     return std::nullopt;
   }
   ++tally_.blocked;
-  return kube::testing::status_answer(403, "Forbidden", "exceeded quota: few");
+  return kube::status_answer(403, "Forbidden", "exceeded quota: few");
 }
 
 void Simulation::trouble() {
