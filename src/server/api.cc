@@ -4,6 +4,7 @@
 #include "server/body.h"
 #include "server/envelope.h"
 #include "server/peers.h"
+#include "server/trial_posts.h"
 
 #include <array>
 #include <string_view>
@@ -46,11 +47,16 @@ Api::Api(kube::Client& client, kube::Metrics& metrics, std::unique_ptr<Authentic
       writer_(client, source_),
       profilings_(client.reactor(), writer_),
       streams_(client.reactor(), source_,
-               [this](const json::Value& object) { return describe_members(object); }) {
+               [this](const json::Value& object) { return describe_members(object); }),
+      first_(client, source_, *authenticator_, options_.space, options_.first,
+             [this](const http::ServerCall& call, std::string_view route, int status) {
+               count(call, route, status);
+             }) {
   health_.healthy["ping"] = [] { return Status(); };
   health_.ready["caches"] = [this] {
     if (in_step()) return Status();
-    for (const kube::Informer* const cache : {&source_.jobs(), &source_.pods()}) {
+    for (const kube::Informer* const cache :
+         {&std::as_const(source_.jobs()), &std::as_const(source_.pods()), &first_.pods()}) {
       const Status& why = cache->reflector().last_error();
       if (!why.ok()) return make_status(Code::kUnavailable, "{}", why.message());
     }
@@ -63,6 +69,7 @@ Api::Api(kube::Client& client, kube::Metrics& metrics, std::unique_ptr<Authentic
 void Api::handle(const std::shared_ptr<http::ServerCall>& call) {
   const http::Request& request = call->request();
   if (is_health(request.target)) return call->respond(kube::health_answer(health_, request));
+  if (const auto subject = first::find_route(request.target)) return first_.handle(call, *subject);
   auto route = parse_route(request.target);
   const bool known = route || route.error().code() != Code::kNotFound;
   const Action action = route ? find_action(request.method, route->subject) : nullptr;
@@ -93,6 +100,7 @@ Api::Action Api::find_action(std::string_view method, Subject subject) {
       Known{"DELETE", Subject::kReplicas, &Api::delete_replicas},
       Known{"POST", Subject::kProfilings, &Api::report_profilings},
       Known{"GET", Subject::kMembers, &Api::get_members},
+      Known{"POST", Subject::kTrial, &Api::take_trial_post},
   };
   for (const Known& known : kActions) {
     if (known.method == method && known.subject == subject) return known.action;
@@ -157,6 +165,30 @@ void Api::report_profilings(const About& about) {
   if (!report) return answer(about.asked, failed(report.error()));
   const Status taken = profilings_.report(about.asked.route.id, about.view.object, *report);
   answer(about.asked, taken.ok() ? success("successfully report profilings") : failed(taken));
+}
+
+// Answered when it is written: whoever was told "taken" finds it again after any crash.
+void Api::take_trial_post(const About& about) {
+  const auto post = read_object(about.asked.call->request().body);
+  if (!post) return answer(about.asked, failed(post.error()));
+  if (const Status bad = check_trial_post(*post); !bad.ok()) {
+    return answer(about.asked, failed(bad));
+  }
+  const auto change = [id = about.asked.route.id,
+                       post = *post](const json::Value& object) -> Result<std::optional<Patch>> {
+    DIVISI_TRY(const dijob::Job job, dijob::read_job(object));
+    if (const Status same = check_generation(id, job, object); !same.ok()) return failure(same);
+    Patch patch;
+    patch.subresource = "status";
+    patch.body["status"] = trial_patch(object, post);
+    return patch;
+  };
+  writer_.write(about.asked.route.id, change,
+                [this, asked = about.asked, alive = std::weak_ptr(alive_)](const Status& outcome) {
+                  if (alive.expired()) return;
+                  answer(asked, outcome.ok() ? success("successfully take the post of the trial")
+                                             : failed(outcome));
+                });
 }
 
 void Api::get_members(const About& about) {

@@ -12,6 +12,7 @@
 #include "kube/health.h"
 #include "kube/metrics.h"
 #include "server/auth.h"
+#include "server/first/api.h"
 #include "server/job_source.h"
 #include "server/job_writer.h"
 #include "server/member_streams.h"
@@ -28,6 +29,7 @@ namespace divisi::server {
 struct ApiOptions {
   std::string space{};  // the only name space that is followed; empty: all
   std::string service_domain = "svc.cluster.local";
+  first::Options first{};
 };
 
 class Api {
@@ -36,8 +38,11 @@ class Api {
   Api(kube::Client& client, kube::Metrics& metrics, std::unique_ptr<Authenticator> authenticator,
       ApiOptions options);
 
-  void start() { source_.start(); }
-  bool in_step() const { return source_.in_step(); }
+  void start() {
+    source_.start();
+    first_.start();
+  }
+  bool in_step() const { return source_.in_step() && first_.in_step(); }
 
   // In this order, around the end of the connections: streams end, then what was reported is
   // written.
@@ -69,6 +74,7 @@ class Api {
   void resize_job(const About& about, Direction direction);
   void report_profilings(const About& about);
   void get_members(const About& about);
+  void take_trial_post(const About& about);
 
   std::string describe_members(const json::Value& object) const;
   void answer(const Asked& asked, http::Response response);
@@ -83,6 +89,7 @@ class Api {
   JobWriter writer_;
   ProfilingWriter profilings_;
   MemberStreams streams_;
+  first::Api first_;
   std::map<std::string, int> jobs_by_phase_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -1,6 +1,7 @@
 // Who may ask.
 #include "server/auth.h"
 
+#include "base/testing/temp_folder.h"
 #include "dijob/job_secret.h"
 #include "server/api_testing.h"
 
@@ -20,8 +21,6 @@ http::Headers bearer(const std::string& token) {
 
 class AuthTest : public ApiFixture {
  protected:
-  ~AuthTest() override { std::remove(file_.c_str()); }
-
   void put_secret_job(const std::string& name, const std::string& secret) {
     put_tasks_job(name);
     json::Value with = job(name);
@@ -31,7 +30,8 @@ class AuthTest : public ApiFixture {
   }
   void write_token(const std::string& text) { std::ofstream(file_) << text; }
 
-  const std::string file_ = ::testing::TempDir() + "server_auth_test_token";
+  const divisi::testing::TempFolder folder_;
+  const std::string file_ = folder_ / "token";
 };
 
 TEST_F(AuthTest, OD36_AJobsSecretSpeaksForThatJobAndNoOther) {

@@ -32,19 +32,25 @@ char plain(char c) {
   return c >= ' ' && c <= '~' ? c : '?';
 }
 
+void make_plain(std::string& message) {
+  const std::size_t kept = message.find(kQuantitySyntax);
+  std::ranges::transform(message, message.begin(), plain);
+  if (kept != std::string::npos) message.replace(kept, kQuantitySyntax.size(), kQuantitySyntax);
+}
+
 }  // namespace
 
 http::Response success(std::string_view message, json::Value data) {
   return envelope(200, std::string(message), std::move(data));
 }
 
-http::Response failed(const Status& status) {
-  return failed(http_status_of(status.code()), status.message());
+http::Response failed(const Status& status, json::Value data) {
+  return failed(http_status_of(status.code()), status.message(), std::move(data));
 }
 
-http::Response failed(int http_status, std::string message) {
-  std::ranges::transform(message, message.begin(), plain);
-  http::Response answer = envelope(http_status, std::move(message), {});
+http::Response failed(int http_status, std::string message, json::Value data) {
+  make_plain(message);
+  http::Response answer = envelope(http_status, std::move(message), std::move(data));
   if (answer.status == 401) answer.headers.add("WWW-Authenticate", "Bearer");
   return answer;
 }

@@ -1,6 +1,7 @@
 #include "server/job_writer.h"
 
 #include "dijob/names.h"
+#include "json/patch.h"
 #include "server/envelope.h"
 
 #include <utility>
@@ -35,26 +36,37 @@ void JobWriter::later(Queue& queue) {
 
 void JobWriter::run(Queue& queue) {
   queue.pause.reset();
-  if (const auto newest = std::exchange(queue.newest, std::nullopt)) return apply(queue, *newest);
+  if (auto newest = std::exchange(queue.newest, std::nullopt)) {
+    return apply(queue, {*std::move(newest), true});
+  }
   const auto read = [this, &queue, alive = std::weak_ptr(alive_)](const Result<JobView>& job) {
     if (alive.expired()) return;
     if (!job) return finish(queue, job.error());
-    apply(queue, job->object);
+    apply(queue, *job);
   };
   if (queue.behind) return source_.read_job_live(queue.id, read);
   source_.find_job(queue.id, read);
 }
 
-void JobWriter::apply(Queue& queue, const json::Value& object) {
+void JobWriter::apply(Queue& queue, const JobView& job) {
+  const json::Value& object = job.object;
   auto change = queue.operations.front().change(object);
+  if (!change && !job.live) {  // nobody is refused on the word of a cache
+    queue.behind = true;
+    return later(queue);
+  }
   if (!change) return finish(queue, std::move(change).error());
   std::optional<Patch> patch = *std::move(change);
   if (!patch) return finish(queue, {});
   patch->body["metadata"]["resourceVersion"] = object.string_at({"metadata", "resourceVersion"});
   kube::WriteOptions options;
   options.subresource = patch->subresource;
-  client_.patch(dijob::dijobs(), queue.id.space, queue.id.name, kube::PatchType::kMerge,
-                patch->body, options, guarded(queue, &JobWriter::wrote));
+  // A merge patch would lose `backoffLimit: null` of a task.
+  const bool of_spec = patch->subresource.empty();
+  if (of_spec) patch->body = json::as_json_patch(object, patch->body);
+  client_.patch(dijob::dijobs(), queue.id.space, queue.id.name,
+                of_spec ? kube::PatchType::kJson : kube::PatchType::kMerge, patch->body, options,
+                guarded(queue, &JobWriter::wrote));
 }
 
 void JobWriter::wrote(Queue& queue, Result<json::Value> answer) {

@@ -51,7 +51,7 @@ class JobWriter {
   };
 
   void run(Queue& queue);
-  void apply(Queue& queue, const json::Value& object);
+  void apply(Queue& queue, const JobView& job);
   void wrote(Queue& queue, Result<json::Value> answer);
   void finish(Queue& queue, Status outcome);
   void later(Queue& queue);

@@ -54,6 +54,20 @@ TEST_F(ReplicasTest, O077_OfATemplateFormAreThoseOfTheGangThatRuns) {
             R"(["10.0.0.1:22270","10.0.0.2:22270",""])");
 }
 
+TEST_F(ReplicasTest, AResizeLeavesABudgetWithoutALimitInTheSpec) {
+  put(kJobs, *json::parse(R"({"metadata": {"name": "rl"}, "spec": {"tasks": [
+      {"type": "collector", "name": "collector", "replicas": 2, "backoffLimit": null,
+       "template": {"spec": {"containers": [{"name": "a", "image": "i"}]}}}]},
+      "status": {"phase": "Running"}})"));
+  wait_in_step();
+  EXPECT_EQ(ask("POST", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 3})")->status, 200);
+  const json::Value job = this->job();
+  const json::Value& collector = job.find_path({"spec", "tasks"})->as_array()->front();
+  EXPECT_EQ(collector.int_at({"replicas"}), 5);
+  ASSERT_NE(collector.find("backoffLimit"), nullptr);
+  EXPECT_TRUE(collector.find("backoffLimit")->is_null());
+}
+
 TEST_F(ReplicasTest, O077_AnAddressOfIPv6IsInBrackets) {
   put_tasks_job();
   put(kPods, pod("learner", 0, 0, "fd00::1"));
@@ -132,8 +146,8 @@ TEST_F(ReplicasTest, UnknownRoutesAndMethodsArePlain404) {
   for (const auto& [method, path] : std::vector<std::pair<std::string, std::string>>{
            {"GET", "/"},
            {"GET", "/v2alpha1"},
-           {"GET", "/v1alpha1/replicas"},
-           {"POST", "/v1alpha1/replicas/failed"},
+           {"GET", "/v1alpha1"},
+           {"POST", "/v1alpha1/replicas/other"},
            {"POST", "/v2alpha1/job/default.rl/nothing"},
            {"DELETE", "/v2alpha1/job/default.rl"},
            {"PUT", "/v2alpha1/job/default.rl/replicas"},
@@ -160,6 +174,16 @@ TEST_F(ReplicasTest, O079_AreAddedAndDeletedInTheCollectorTask) {
   EXPECT_EQ(replicas_of(1), 3);
   EXPECT_EQ(replicas_of(0), 1);
   EXPECT_EQ(replicas_of(2), 1);
+}
+
+TEST_F(ReplicasTest, NobodyIsRefusedOnTheWordOfTheCache) {
+  put_tasks_job();
+  wait_in_step();
+  cluster_.faults.late_events = 1;  // the cache still has two collectors
+  ask("POST", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 3})");
+  const auto fewer = ask("DELETE", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 4})");
+  EXPECT_EQ(fewer->status, 200) << fewer->body;
+  EXPECT_EQ(replicas_of(1), 1);
 }
 
 TEST_F(ReplicasTest, OD05_ReallyChangeTheJobInBothForms) {
@@ -197,8 +221,7 @@ TEST_F(ReplicasTest, AServerThatMayNotListSaysSo) {
   cluster_.intercept = [](const http::Request& request) {
     return request.target.find("/dijobs") == std::string::npos
                ? std::nullopt
-               : std::optional(
-                     kube::testing::status_answer(403, "Forbidden", "nobody may list dijobs"));
+               : std::optional(kube::status_answer(403, "Forbidden", "nobody may list dijobs"));
   };
   restart();
   loop_.run_for(10s);
@@ -389,7 +412,7 @@ TEST_F(ReplicasTest, WhatTheClusterRefusesUsIs500WithItsWords) {
   wait_in_step();
   cluster_.intercept = [](const http::Request& request) -> std::optional<http::Response> {
     if (request.method != "PATCH") return std::nullopt;
-    return kube::testing::status_answer(403, "Forbidden", "di-server cannot patch \"dijobs\"");
+    return kube::status_answer(403, "Forbidden", "di-server cannot patch \"dijobs\"");
   };
   const auto seen = ask("POST", "/v2alpha1/job/default.rl/replicas", R"({"replicas": 1})");
   EXPECT_EQ(seen->status, 500);

@@ -1,5 +1,6 @@
 #include "server/resize.h"
 
+#include "dijob/job_status.h"
 #include "dijob/sizes.h"
 #include "server/body.h"
 
@@ -48,8 +49,7 @@ Result<const dijob::Task*> choose(const dijob::Job& job, const std::string& name
 std::int64_t present_size(const json::Value& object, const dijob::Job& job, const dijob::Task& task,
                           const dijob::ClusterNames& names) {
   if (&task != dijob::scaled_task(job)) return task.replicas;
-  const json::Value* const status = object.find("status");
-  const auto last = status == nullptr ? std::nullopt : dijob::read_sizes(*status);
+  const auto last = dijob::read_job_status(object).sizes;
   return dijob::choose_size(job, last, false, names).size;
 }
 

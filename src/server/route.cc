@@ -13,9 +13,9 @@ struct Named {
   std::string_view name;
   Subject subject;
 };
-constexpr std::array kSubjects{Named{"replicas", Subject::kReplicas},
-                               Named{"profilings", Subject::kProfilings},
-                               Named{"members", Subject::kMembers}};
+constexpr std::array kSubjects{
+    Named{"replicas", Subject::kReplicas}, Named{"profilings", Subject::kProfilings},
+    Named{"members", Subject::kMembers}, Named{"trial", Subject::kTrial}};
 
 std::optional<Subject> find_subject(std::string_view name) {
   for (const Named& known : kSubjects) {

@@ -7,7 +7,7 @@
 
 namespace divisi::server {
 
-enum class Subject { kReplicas, kProfilings, kMembers };
+enum class Subject { kReplicas, kProfilings, kMembers, kTrial };
 
 struct Route {
   Subject subject{};

@@ -16,7 +16,7 @@ class TwoPorts final : public Server {
            ServerOptions options)
       : options_(std::move(options)),
         api_(client, options_.metrics == nullptr ? own_metrics_ : *options_.metrics,
-             std::move(authenticator), {options_.space, options_.service_domain}) {}
+             std::move(authenticator), {options_.space, options_.service_domain, options_.first}) {}
 
   Status listen(io::Reactor& reactor) {
     DIVISI_TRY_STATUS(open(reactor, options_.api, port_));

@@ -12,6 +12,7 @@
 #include "kube/client.h"
 #include "kube/metrics.h"
 #include "server/auth.h"
+#include "server/first/operation.h"
 
 #include <functional>
 #include <memory>
@@ -25,6 +26,7 @@ struct ServerOptions {
   std::string space{};  // the only name space that is followed; empty: all
   std::string service_domain = "svc.cluster.local";
   AuthOptions auth{};
+  first::Options first{};  // of the v1alpha1 API
   // Null: the server has its own. Otherwise it outlives the server.
   kube::Metrics* metrics = nullptr;
   // Of each port. A worker that follows its peers holds one all the time.

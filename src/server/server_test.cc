@@ -2,8 +2,8 @@
 #include "server/server.h"
 
 #include "http/testing/loop_fixture.h"
-#include "kube/testing/fake_path.h"
-#include "kube/testing/fake_verbs.h"
+#include "kube/memory/path.h"
+#include "kube/memory/verbs.h"
 
 #include <gmock/gmock.h>
 
@@ -30,12 +30,12 @@ class StoreTransport final : public kube::Transport {
     reactor_.post([this, request = std::move(request), handler = std::move(handler),
                    alive = std::weak_ptr(call->alive)] {
       if (alive.expired()) return;
-      const auto path = kube::testing::ApiPath::parse(request.target);
+      const auto path = kube::ApiPath::parse(request.target);
       const bool watch = path->get("watch") == "true";
       const http::Response answer =
           !watch ? verbs.answer(request, *path)
           : path->get("sendInitialEvents") == "true"
-              ? kube::testing::status_answer(422, "Invalid", "no initial events here")
+              ? kube::status_answer(422, "Invalid", "no initial events here")
               : http::Response{};
       handler->on_head({answer.status, "", {{"Content-Type", "application/json"}}});
       if (!answer.body.empty()) handler->on_body(answer.body);
@@ -44,8 +44,8 @@ class StoreTransport final : public kube::Transport {
     return call;
   }
 
-  kube::testing::FakeStore store;
-  kube::testing::FakeVerbs verbs{store, [] { return std::chrono::system_clock::now(); }};
+  kube::MemoryStore store;
+  kube::MemoryVerbs verbs{store, [] { return std::chrono::system_clock::now(); }};
 
  private:
   struct Call final : http::Call {
@@ -139,7 +139,10 @@ TEST_F(ServerTest, EveryRouteIsAnsweredOnBothPorts) {
         replicas->body,
         R"({"success":true,"code":0,"message":"successfully get replicas","data":["10.0.0.1:22270",""]})"
         "\n");
-    EXPECT_EQ(fetch({.target = "/v1alpha1/replicas"})->status, 404);
+    EXPECT_EQ(fetch({.target = "/v1alpha1/replicas", .body = "{}"})->body,
+              R"({"success":true,"code":0,"message":"successfully get replicas","data":[]})"
+              "\n");
+    EXPECT_EQ(fetch({.target = "/v1alpha1/other"})->status, 404);
   }
 }
 
