@@ -38,9 +38,14 @@ struct Texts {
   bool log_devel = false;
   bool leader_elect = false;
   bool strict_admission = false;
+  std::string server_address = "di-server.di-system:8080";
+  bool aggregator_at_start = false;
   std::string force_delete_after = "5m";
   std::string lease_space;
   std::string token_file;
+  std::string config_space = "di-system";
+  std::string config_name = "aggregator-config";
+  std::string gpu_policy = "simple";
   // Accepted and without effect.
   double qps = 0;
   int burst = 0;
@@ -67,7 +72,12 @@ void add_common(CLI::App& app, Texts& texts, kube::ConfigOptions& config) {
       ->check(CLI::IsMember({"json", "console"}));
   app.add_flag("--zap-devel", texts.log_devel, "log at level debug");
   app.add_option("--zap-stacktrace-level", texts.unused, "accepted, without effect");
-  app.add_option("--server-address", texts.unused, "of v0.x: accepted, without effect");
+  app.add_option("--server-address", texts.server_address,
+                 "what pods of v1alpha1 jobs get as KUBERNETES_SERVER_URL (default: "
+                 "di-server.di-system:8080)");
+  app.add_option("--agconfig-namespace", texts.config_space,
+                 "where the AggregatorConfig of v1alpha1 jobs is (default: di-system)");
+  app.add_option("--agconfig-name", texts.config_name, "its name (default: aggregator-config)");
 }
 
 void add_operator(CLI::App& app, Texts& texts) {
@@ -83,6 +93,9 @@ void add_operator(CLI::App& app, Texts& texts) {
                  "never)");
   app.add_flag("--strict-admission", texts.strict_admission,
                "keep deploy/admission.yaml at refusing bad jobs, where by itself it warns of them");
+  app.add_flag("--aggregator-at-start", texts.aggregator_at_start,
+               "create an aggregator with the coordinator of every v1alpha1 job (default: of those "
+               "with the annotation diengine/aggregator-at-start: \"true\")");
 }
 
 void add_server(CLI::App& app, Texts& texts) {
@@ -95,10 +108,12 @@ void add_server(CLI::App& app, Texts& texts) {
       ->check(CLI::IsMember({"none", "job-secret", "token-file"}));
   app.add_option("--token-file", texts.token_file, "the token of --auth=token-file");
   app.add_flag("--leader-elect", texts.leader_elect, "of v0.x: accepted; every server serves");
-  app.add_option(
-      "--lease-lock-namespace,--lease-lock-name,--agconfig-namespace,--agconfig-name,"
-      "--gpu-alloc-policy",
-      texts.unused, "of v0.x: accepted, without effect");
+  app.add_option("--lease-lock-namespace,--lease-lock-name", texts.unused,
+                 "of v0.x: accepted, without effect");
+  app.add_option("--gpu-alloc-policy", texts.gpu_policy,
+                 "how the GPUs of a v1alpha1 learner are split over pods: simple, by what most "
+                 "nodes have")
+      ->check(CLI::IsMember({"simple"}));
 }
 
 // zap's names and numbers: 0 is info, -1 and every number above 0 are more talkative.
@@ -120,6 +135,37 @@ Status check_url(std::string_view url) {
   return {};
 }
 
+// "host:port", also behind http://, as clients of v1alpha1 take it apart.
+Status check_server_address(std::string_view address) {
+  std::string_view rest = address;
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (rest.starts_with(scheme)) rest.remove_prefix(scheme.size());
+  }
+  const std::size_t colon = rest.find(':');
+  const std::string_view port = colon == std::string_view::npos ? "" : rest.substr(colon + 1);
+  int number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (colon == 0 || error != std::errc() || end != port.data() + port.size() || number < 1 ||
+      number > 65535) {
+    return make_status(
+        Code::kInvalid,
+        "--server-address: '{}' is not <host>:<port>, as di-server.di-system:8080 is", address);
+  }
+  return {};
+}
+
+Status read_first_generation(const Texts& texts, CommonFlags& flags) {
+  DIVISI_TRY_STATUS(check_server_address(texts.server_address));
+  DIVISI_TRY_STATUS(kube::check_namespace(texts.config_space, "--agconfig-namespace"));
+  if (texts.config_name.empty()) {
+    return make_status(Code::kInvalid, "--agconfig-name: the name of an AggregatorConfig is empty");
+  }
+  flags.first_server_url = texts.server_address;
+  flags.aggregator_config_space = texts.config_space;
+  flags.aggregator_config = texts.config_name;
+  return {};
+}
+
 Result<CommonFlags> common_of(const Texts& texts, kube::ConfigOptions config,
                               const kube::EnvironmentLookup& environment) {
   CommonFlags flags;
@@ -137,6 +183,7 @@ Result<CommonFlags> common_of(const Texts& texts, kube::ConfigOptions config,
     if (Status bad = check_url(*url); !bad.ok()) return failure(std::move(bad));
     flags.names.server_url = *url;
   }
+  if (Status bad = read_first_generation(texts, flags); !bad.ok()) return failure(std::move(bad));
   DIVISI_TRY(flags.metrics, parse_listen(texts.metrics));
   DIVISI_TRY(flags.log_level, level_of(texts));
   flags.log_json = texts.log_encoder == "json";
@@ -158,6 +205,7 @@ Result<CommandLine> operator_of(const Texts& texts, CommonFlags common) {
   flags.lease_space = texts.lease_space;
   flags.strict_admission = texts.strict_admission;
   DIVISI_TRY(flags.force_delete_after, parse_duration(texts.force_delete_after));
+  flags.aggregator_at_start = texts.aggregator_at_start;
   return flags;
 }
 
@@ -177,6 +225,9 @@ Result<CommandLine> server_of(const Texts& texts, CommonFlags common) {
     return failure(Code::kInvalid, "--auth=token-file and --token-file go together");
   }
   flags.auth.token_file = texts.token_file;
+  flags.first.config_space = flags.common.aggregator_config_space;
+  flags.first.config_name = flags.common.aggregator_config;
+  flags.first.server_url = flags.common.first_server_url;
   return flags;
 }
 

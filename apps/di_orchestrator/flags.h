@@ -10,6 +10,7 @@
 #include "io/reactor.h"
 #include "kube/config.h"
 #include "server/auth.h"
+#include "server/first/operation.h"
 
 #include <chrono>
 #include <optional>
@@ -27,6 +28,10 @@ struct CommonFlags {
   kube::ConfigOptions config{};
   std::string space{};  // watched; empty: all
   dijob::ClusterNames names{};
+  // First generation.
+  std::string first_server_url = "di-server.di-system:8080";  // KUBERNETES_SERVER_URL of pods
+  std::string aggregator_config_space = "di-system";
+  std::string aggregator_config = "aggregator-config";
   Listen metrics{};
   log::Level log_level = log::Level::kInfo;
   bool log_json = false;
@@ -40,6 +45,7 @@ struct OperatorFlags {
   std::string lease_space{};  // empty: our own
   bool strict_admission = false;
   io::Duration force_delete_after = std::chrono::minutes(5);  // 0: never
+  bool aggregator_at_start = false;                           // of every first-generation job
   dijob::Amounts default_resources{};  // of a replica that asks for nothing: for the allocator
 };
 
@@ -48,6 +54,7 @@ struct ServerFlags {
   io::Address api{};
   io::Address probe{};
   server::AuthOptions auth{};
+  server::first::Options first{};
 };
 
 // Help is asked for: its text, to be printed.

@@ -50,6 +50,21 @@ TEST(FlagsTest, WithoutAnyTheOperatorHasTheDefaultsOfTheReference) {
   EXPECT_EQ(flags.common.names.server_url, "http://di-server.di-system.svc.cluster.local:8081");
 }
 
+TEST(FlagsTest, TheOperatorHasTheFlagsOfTheFirstGeneration) {
+  const OperatorFlags usual = operator_flags({});
+  EXPECT_EQ(usual.common.first_server_url, "di-server.di-system:8080");
+  EXPECT_FALSE(usual.aggregator_at_start);
+  EXPECT_EQ(usual.common.aggregator_config_space, "di-system");
+  EXPECT_EQ(usual.common.aggregator_config, "aggregator-config");
+  const OperatorFlags other =
+      operator_flags({"--server-address=http://di:80", "--aggregator-at-start",
+                      "--agconfig-namespace=team", "--agconfig-name=mine"});
+  EXPECT_EQ(other.common.first_server_url, "http://di:80");
+  EXPECT_TRUE(other.aggregator_at_start);
+  EXPECT_EQ(other.common.aggregator_config_space, "team");
+  EXPECT_EQ(other.common.aggregator_config, "mine");
+}
+
 TEST(FlagsTest, TheNameItIsCalledByStandsForTheSubcommand) {
   EXPECT_TRUE(std::holds_alternative<OperatorFlags>(*parse("/di-operator", {})));
   EXPECT_TRUE(std::holds_alternative<ServerFlags>(*parse("/usr/bin/di-server", {})));
@@ -92,6 +107,25 @@ TEST(FlagsTest, EveryFlagOfTheReferencesReleasesIsAccepted) {
   EXPECT_EQ(std::get<ServerFlags>(*server).probe.port, 18080);
 }
 
+TEST(FlagsTest, TheServerKnowsTheFlagsOfTheFirstGeneration) {
+  const auto absent = parse("di-server", {});
+  ASSERT_TRUE(absent);
+  EXPECT_EQ(std::get<ServerFlags>(*absent).first.config_space, "di-system");
+  EXPECT_EQ(std::get<ServerFlags>(*absent).first.config_name, "aggregator-config");
+  EXPECT_EQ(std::get<ServerFlags>(*absent).first.server_url, "di-server.di-system:8080");
+  const auto given = parse("di-server", {"--agconfig-namespace=rl", "--agconfig-name=mine",
+                                         "--server-address", "di:80"});
+  ASSERT_TRUE(given) << given.error().message();
+  EXPECT_EQ(std::get<ServerFlags>(*given).first.config_space, "rl");
+  EXPECT_EQ(std::get<ServerFlags>(*given).first.config_name, "mine");
+  EXPECT_EQ(std::get<ServerFlags>(*given).first.server_url, "di:80");
+  EXPECT_THAT(complaint("di-server", {"--gpu-alloc-policy=best"}), HasSubstr("--gpu-alloc-policy"));
+  EXPECT_THAT(complaint("di-server", {"--agconfig-namespace=A_b"}),
+              HasSubstr("--agconfig-namespace"));
+  EXPECT_THAT(complaint("di-server", {"--agconfig-name="}), HasSubstr("--agconfig-name"));
+  EXPECT_THAT(complaint("di-server", {"--server-address="}), HasSubstr("--server-address"));
+}
+
 TEST(FlagsTest, TheEnvironmentHasTheServersUrlWhenTheCommandLineDoesNot) {
   const std::map<std::string, std::string> v1_0{{"DI_SERVER_URL", "http://from-environment:8080"}};
   EXPECT_EQ(operator_flags({}, v1_0).common.names.server_url, "http://from-environment:8080");
@@ -123,6 +157,11 @@ TEST(FlagsTest, BadFlagsGetOneLineThatNamesThem) {
       {{"--zap-log-level=loud"}, "loud"},
       {{"--namespace=Not_One"}, "--namespace"},
       {{"--di-server-url=di-server:8081"}, "--di-server-url"},
+      {{"--server-address=di-server"}, "--server-address"},
+      {{"--server-address=di-server:port"}, "--server-address"},
+      {{"--server-address=:80"}, "--server-address"},
+      {{"--agconfig-namespace=A_B"}, "--agconfig-namespace"},
+      {{"--agconfig-name="}, "--agconfig-name"},
   };
   for (const auto& [arguments, part] : cases) {
     const std::string said = complaint("di-operator", arguments);

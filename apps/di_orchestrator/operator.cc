@@ -7,6 +7,7 @@
 #include "dijob/job_secret.h"
 #include "io/crypto.h"
 #include "kube/lease.h"
+#include "missing_rights.h"
 #include "program.h"
 #include "strict_admission.h"
 
@@ -61,10 +62,10 @@ class Phases {
 void add_metrics(kube::Metrics& metrics, const dijob::Operator& jobs) {
   add_process_metrics(metrics);
   metrics.gauge("divisi_pods", "Pods of jobs that are known.",
-                [&jobs] { return static_cast<double>(jobs.pods().size()); });
+                [&jobs] { return static_cast<double>(jobs.pods()); });
   const auto phases = std::make_shared<Phases>(jobs);
-  for (const char* phase : {"Pending", "Starting", "Running", "Restarting", "Rescheduling",
-                            "Succeeded", "Failed", "Unknown"}) {
+  for (const char* phase : {"Created", "Pending", "Starting", "Running", "Restarting",
+                            "Rescheduling", "Succeeded", "Failed", "Unknown"}) {
     metrics.gauge("divisi_dijobs", "Jobs by their phase.",
                   [phases, phase] { return phases->count(phase); }, {{"phase", phase}});
   }
@@ -79,6 +80,8 @@ class Process {
                                                 flags.sync_period, flags.strict_admission);
     key_ = std::make_unique<dijob::SecretKey>(session.client(), own_space(session, flags));
     answers_.emplace(session.client().transport(), metrics_);
+    rights_.emplace(session.client(), "di-operator", session.config().default_namespace,
+                    host_name());
     jobs_ = std::make_unique<dijob::Operator>(session.client(), job_options(flags));
     allocator_ = std::make_unique<dijob::Allocator>(session.client(), allocator_options(flags));
     add_metrics(metrics_, *jobs_);
@@ -111,6 +114,10 @@ class Process {
     options.instance = host_name();
     options.metrics = &metrics_;
     options.force_delete_after = flags.force_delete_after;
+    options.first_server_url = flags.common.first_server_url;
+    options.aggregator_at_start = flags.aggregator_at_start;
+    options.aggregator_config_space = flags.common.aggregator_config_space;
+    options.aggregator_config = flags.common.aggregator_config;
     return options;
   }
 
@@ -194,6 +201,7 @@ class Process {
 
   kube::Metrics metrics_;
   std::optional<CountedAnswers> answers_;
+  std::optional<MissingRights> rights_;
   std::unique_ptr<dijob::Operator> jobs_;
   std::unique_ptr<dijob::Allocator> allocator_;
   std::unique_ptr<StrictAdmission> strict_;

@@ -23,6 +23,7 @@ class Process {
     options.space = flags.common.space;
     options.service_domain = flags.common.names.service_domain;
     options.auth = flags.auth;
+    options.first = flags.first;
     options.metrics = &metrics_;
     auto server = server::Server::start(session.reactor(), session.client(), std::move(options));
     if (!server) return server.error();

@@ -47,7 +47,7 @@ TEST_F(StrictAdmissionTest, TheFlagSetsDenyAndAStartWithoutItTakesThatBack) {
   EXPECT_EQ(action(), "Deny");
   // As if the server were away when the next operator starts.
   api_.intercept = [left = 3](const http::Request&) mutable {
-    return left-- > 0 ? std::optional(kube::testing::status_answer(500, "InternalError", "away"))
+    return left-- > 0 ? std::optional(kube::status_answer(500, "InternalError", "away"))
                       : std::nullopt;
   };
   run_operator(false);
@@ -60,6 +60,17 @@ TEST_F(StrictAdmissionTest, TheFlagSetsDenyAndAStartWithoutItTakesThatBack) {
 
 TEST_F(StrictAdmissionTest, WhatAnAdministratorHasSetStays) {
   put_binding("Deny");
+  run_operator(false);
+  EXPECT_EQ(action(), "Deny");
+}
+
+TEST_F(StrictAdmissionTest, WhatAnAdministratorSetsAfterwardsStaysToo) {
+  put_binding("Warn");
+  run_operator(true);
+  run_operator(false);
+  json::Value binding = *api_.store.find(kBindings, kName);
+  binding["spec"]["validationActions"] = json::Array{json::Value("Deny")};
+  api_.store.update(kBindings, kName, std::move(binding));
   run_operator(false);
   EXPECT_EQ(action(), "Deny");
 }

@@ -1,4 +1,8 @@
-"""What several files share: a node, which takes half a minute to install, and an API server without one."""
+"""What several files share: a node, which takes half a minute to install, and an API server without one.
+
+Who shares one of them runs in one process of pytest-xdist (`--dist loadgroup`), one after another: no process makes
+its own, and tests that begin with an empty namespace do not meet.
+"""
 
 import pytest
 
@@ -6,6 +10,17 @@ from dijob.installed import installed
 from dijob.jobs import Jobs
 from dijob.programs import install_crd
 from harness import Instance
+
+# First what looks at an installation that nobody has added anything to.
+FIRST = "test_dijob_install.py"
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name != FIRST)
+    for item in items:
+        shared = (name for name in ("node", "control_plane") if name in item.fixturenames)
+        item.add_marker(pytest.mark.xdist_group(next(shared, item.path.stem)))
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ def command(name, *arguments, deadline=DEADLINE):
                           timeout=deadline)
 
 
-def succeed(name, *arguments):
-    done = command(name, *arguments)
+def succeed(name, *arguments, deadline=DEADLINE):
+    done = command(name, *arguments, deadline=deadline)
     assert done.returncode == 0, f"{name} {arguments}: {done.stderr}"
     return done.stdout
 

@@ -27,7 +27,7 @@ def programs(request):
 
 
 @pytest.fixture(scope="module")
-def node(programs):
+def bare(programs):
     host = leftovers.host()
     with Instance() as instance:
         instance.host_before = host
@@ -35,65 +35,65 @@ def node(programs):
         yield instance
 
 
-def test_a_pod_reads_its_config_map_and_kubectl_its_log(node):
-    node.kubectl("create", "configmap", "greeting", "--from-literal=text=good morning")
+def test_a_pod_reads_its_config_map_and_kubectl_its_log(bare):
+    bare.kubectl("create", "configmap", "greeting", "--from-literal=text=good morning")
     volume = {"name": "greeting", "configMap": {"name": "greeting"}}
     mount = {"volumeMounts": [{"name": "greeting", "mountPath": "/etc/greeting"}]}
-    node.apply(pod("reader", "cat /etc/greeting/text; exit 3", container=mount, volumes=[volume]))
-    assert node.finished("reader")["exitCode"] == 3
-    assert node.kubectl("logs", "reader") == "good morning"
+    bare.apply(pod("reader", "cat /etc/greeting/text; exit 3", container=mount, volumes=[volume]))
+    assert bare.finished("reader")["exitCode"] == 3
+    assert bare.kubectl("logs", "reader") == "good morning"
 
 
-def test_the_name_of_a_service_leads_to_its_pod(node):
-    node.apply(pod("server", "mkdir /www && echo served > /www/index.html && httpd -f -p 8080 -h /www"),
+def test_the_name_of_a_service_leads_to_its_pod(bare):
+    bare.apply(pod("server", "mkdir /www && echo served > /www/index.html && httpd -f -p 8080 -h /www"),
                {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
                 "spec": {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]}})
-    node.kubectl("wait", "pod/server", "--for=condition=Ready", "--timeout=60s")
-    node.apply(pod("client", "until wget -q -O - http://web.default.svc.cluster.local; do sleep 0.1; done;"
+    bare.kubectl("wait", "pod/server", "--for=condition=Ready", "--timeout=60s")
+    bare.apply(pod("client", "until wget -q -O - http://web.default.svc.cluster.local; do sleep 0.1; done;"
                              "wget -q -O - http://web"))
-    assert node.finished("client")["exitCode"] == 0
-    assert node.kubectl("logs", "client") == "served\nserved\n"
-    assert node.kubectl("exec", "server", "--", "cat", "/www/index.html") == "served\n"
-    assert node.run_kubectl("exec", "server", "--", "sh", "-c", "exit 7").returncode == 7
+    assert bare.finished("client")["exitCode"] == 0
+    assert bare.kubectl("logs", "client") == "served\nserved\n"
+    assert bare.kubectl("exec", "server", "--", "cat", "/www/index.html") == "served\n"
+    assert bare.run_kubectl("exec", "server", "--", "sh", "-c", "exit 7").returncode == 7
 
 
-def test_a_pod_is_known_to_the_api_server_by_its_service_account(node):
+def test_a_pod_is_known_to_the_api_server_by_its_service_account(bare):
     ask = ("token=$(cat /var/run/secrets/kubernetes.io/serviceaccount/token); wget -q -O - --no-check-certificate "
            "--header \"Authorization: Bearer $token\" --header 'Content-Type: application/json' --post-data "
            "'{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}' "
            "https://kubernetes.default.svc/apis/authentication.k8s.io/v1/selfsubjectreviews")
-    node.apply(pod("asking", ask))
-    assert node.finished("asking")["exitCode"] == 0, node.kubectl("logs", "asking")
-    assert "system:serviceaccount:default:default" in node.kubectl("logs", "asking")
-    assert node.kubectl("auth", "can-i", "list", "pods") == "yes\n"
-    allowed = node.run_kubectl("auth", "can-i", "list", "pods", "--as=system:serviceaccount:default:default")
+    bare.apply(pod("asking", ask))
+    assert bare.finished("asking")["exitCode"] == 0, bare.kubectl("logs", "asking")
+    assert "system:serviceaccount:default:default" in bare.kubectl("logs", "asking")
+    assert bare.kubectl("auth", "can-i", "list", "pods") == "yes\n"
+    allowed = bare.run_kubectl("auth", "can-i", "list", "pods", "--as=system:serviceaccount:default:default")
     assert allowed.stdout == "no\n"
 
 
-def test_a_pod_that_takes_more_memory_than_its_limit_is_killed(node):
+def test_a_pod_that_takes_more_memory_than_its_limit_is_killed(bare):
     limit = {"resources": {"limits": {"memory": "24Mi"}}}
-    node.apply(pod("hungry", "head -c 64m /dev/zero | tail", container=limit))
-    assert node.finished("hungry")["reason"] == "OOMKilled"
+    bare.apply(pod("hungry", "head -c 64m /dev/zero | tail", container=limit))
+    assert bare.finished("hungry")["reason"] == "OOMKilled"
 
 
-def test_an_image_brings_the_libraries_of_its_program(node):
-    succeed("image", "--name", node.name, "docker.io/local/bash:1", "/bin/bash=/bin/bash", "--libraries")
+def test_an_image_brings_the_libraries_of_its_program(bare):
+    succeed("image", "--name", bare.name, "docker.io/local/bash:1", "/bin/bash=/bin/bash", "--libraries")
     container = {"image": "docker.io/local/bash:1", "command": ["/bin/bash", "-c", "echo $BASH_VERSION"]}
-    node.apply(pod("bash", "", container=container))
-    assert node.finished("bash")["exitCode"] == 0
-    assert node.kubectl("logs", "bash").startswith("5.")
+    bare.apply(pod("bash", "", container=container))
+    assert bare.finished("bash")["exitCode"] == 0
+    assert bare.kubectl("logs", "bash").startswith("5.")
 
 
-def test_nothing_of_a_node_is_left_when_it_was_killed_and_taken_down(node):
+def test_nothing_of_a_node_is_left_when_it_was_killed_and_taken_down(bare):
     """Runs last of those that use it. Pods are still running."""
-    namespaces = leftovers.namespaces_of(node.pid("cell"))
-    assert len(leftovers.processes(node.name, namespaces)) > 8
-    assert leftovers.mounts(node.name) and cgroups.folders(node.name)
-    os.kill(node.pid("kubelet"), signal.SIGKILL)
-    os.kill(node.pid("containerd"), signal.SIGKILL)
-    succeed("down", "--name", node.name)
-    assert leftovers.of(node.name, namespaces) == []
-    assert leftovers.host() - node.host_before == set()
+    namespaces = leftovers.namespaces_of(bare.pid("cell"))
+    assert len(leftovers.processes(bare.name, namespaces)) > 8
+    assert leftovers.mounts(bare.name) and cgroups.folders(bare.name)
+    os.kill(bare.pid("kubelet"), signal.SIGKILL)
+    os.kill(bare.pid("containerd"), signal.SIGKILL)
+    succeed("down", "--name", bare.name)
+    assert leftovers.of(bare.name, namespaces) == []
+    assert leftovers.host() - bare.host_before == set()
 
 
 def test_two_run_side_by_side_and_one_of_them_knows_nothing_of_the_other():
@@ -171,6 +171,8 @@ def test_users_are_who_their_certificates_and_tokens_say():
     ("down", ["--name", ".."], 1, "cannot name an instance"),
     ("down", ["--all", "--name", "x"], 2, "not allowed with argument --all"),
     ("image", ["docker.io/local/x:1"], 2, "an image needs files"),
+    ("image", ["docker.io/local/x:1", "--containerfile", "/nowhere", "a=/b"], 1, "there is no file '/nowhere'"),
+    ("image", ["docker.io/local/x:1", "--containerfile", "/etc/passwd", "--busybox"], 2, "says all by itself"),
     ("image", ["--name", "nobody-started-this", "docker.io/local/x:1", "--busybox"], 1, "is running: start it"),
     ("certificate", ["--user", "a/b"], 2, "is no name"),
     ("certificate", ["--user", "a", "--seconds", "0"], 2, "--seconds is from 1"),

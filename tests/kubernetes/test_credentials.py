@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import BUSYBOX, DEADLINE, Instance, Output, answers, pod, succeed, wait_for
+from harness import DEADLINE, Output, answers, pod, succeed, wait_for
 from test_library import BUILD, DIVISI
 
 PROBE = BUILD / "tests" / "informer_probe"
@@ -27,12 +27,9 @@ def service_account(name):
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with Instance() as instance:
-        succeed("image", "--name", instance.name, BUSYBOX, "--busybox")
-        instance.apply(ROLE, binding("user-alice", {"kind": "User", "name": "alice",
-                                                    "apiGroup": "rbac.authorization.k8s.io"}))
-        yield instance
+def cluster(node):
+    node.apply(ROLE, binding("user-alice", {"kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io"}))
+    return node
 
 
 def kubeconfig(cluster, folder, user):

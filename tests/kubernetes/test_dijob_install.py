@@ -4,7 +4,8 @@ import re
 
 import yaml
 
-from dijob.installed import log
+from cluster import container
+from dijob.installed import IN_ORCHESTRATOR, ORCHESTRATOR, install, log
 from dijob.jobs import job, task, template
 from dijob.programs import DEPLOY, FIXTURES
 from harness import wait_for
@@ -37,6 +38,21 @@ def test_OD27_one_file_has_everything_and_client_side_apply_takes_it_again(node)
     assert any(each["kind"] == "Namespace" for each in OBJECTS)
     holder = ["-n", "di-system", "-o", "jsonpath={.spec.holderIdentity}"]
     assert node.kubectl("get", "lease", "12841a5d.opendilab.org", *holder).startswith("di-operator-")
+
+
+def test_both_programs_run_from_the_image_of_the_Containerfile(node):
+    for name, main in (("di-operator", "manager"), ("di-server", "server")):
+        deployment = f"deployment/{name}"
+        image = "jsonpath={.spec.template.spec.containers[0].image}"
+        assert node.kubectl("get", "-n", "di-system", deployment, "-o", image) == ORCHESTRATOR
+        inside = ["exec", "-n", "di-system", deployment, "-c", main, "--"]
+        assert node.kubectl(*inside, "cat", "/etc/debian_version").startswith("12.")
+        assert node.kubectl(*inside, "readlink", "/di-operator", "/di-server", "/di-webhook").split() == [
+            "di-orchestrator"] * 3
+        assert node.kubectl(*inside, "readlink", "/proc/1/exe") == "/di-orchestrator\n"
+        assert node.kubectl(*inside, "id", "-u") == "65532\n"
+    archive = container.image(ORCHESTRATOR, DEPLOY / "Containerfile", IN_ORCHESTRATOR)  # made already
+    assert len(archive) < 150_000_000, "deploy/README.md says how large it is"
 
 
 def test_the_account_of_the_operator_may_make_secrets_and_not_read_them(node):
@@ -166,4 +182,4 @@ def test_uninstalling_leaves_nothing(node, jobs):
         wait_for("the pods of the job to go",
                  lambda: node.kubectl("get", "pods,secrets", "-A", "-l", "diengine/job", "-o", "name") == "")
     finally:
-        node.kubectl("apply", "-f", str(DEPLOY / "divisi.yaml"))  # other files share the node
+        install(node)  # other files share it

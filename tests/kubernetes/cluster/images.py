@@ -105,6 +105,19 @@ def busybox_files(programs):
     return {"/bin/busybox": program}, {f"/bin/{name}": "busybox" for name in applets if name != "busybox"}
 
 
+def python_files():
+    """Debian's python3 under its own paths, without tests and what only developers need."""
+    program = pathlib.Path("/usr/bin/python3").resolve()
+    library = pathlib.Path("/usr/lib", program.name)
+    left_out = {"__pycache__", "test", "tests", "idlelib", "lib2to3", "pydoc_data", "tkinter", "ensurepip", "distutils"}
+    files = {str(path): path for path in library.rglob("*")
+             if path.is_file() and not left_out & set(path.parts) and not path.parent.name.startswith("config-")}
+    files["/usr/bin/python3"] = program
+    for path in [program, *(library / "lib-dynload").glob("*.so")]:
+        files.update(libraries(path))
+    return files
+
+
 def libraries(program):
     """The shared libraries of a program, its loader among them, each under the path that it is looked for."""
     done = subprocess.run(["ldd", program], capture_output=True, text=True)

@@ -35,10 +35,31 @@ def _namespace(process, kind):
         return ""
 
 
+class Namespaces(set):
+    """Names of namespaces, which are held: the kernel would give the numbers of those that are gone to new ones."""
+
+    def __init__(self):
+        super().__init__()
+        self._held = []
+
+    def hold(self, path):
+        try:
+            self._held.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:  # the process is gone
+            return
+        self.add(os.readlink(f"/proc/self/fd/{self._held[-1]}"))
+
+    def __del__(self):
+        for descriptor in self._held:
+            os.close(descriptor)
+
+
 def namespaces_of(pid):
     """Of a cell's init: what to look for when the cell is gone."""
-    process = pathlib.Path("/proc", str(pid))
-    return {_namespace(process, kind) for kind in ("pid", "net", "mnt")} - {""}
+    namespaces = Namespaces()
+    for kind in ("pid", "net", "mnt"):
+        namespaces.hold(pathlib.Path("/proc", str(pid), "ns", kind))
+    return namespaces
 
 
 def processes(name, namespaces=frozenset()):

@@ -1,4 +1,5 @@
-"""A node with Divisi on it, as users install it: images made of the programs of this build, `kubectl apply`."""
+"""A node with Divisi on it, as users install it: the image of deploy/Containerfile with the programs of this build,
+`kubectl apply`."""
 
 import contextlib
 
@@ -9,25 +10,32 @@ from .programs import BUILD, DEPLOY
 
 DITASK = "docker.io/local/ditask:1"
 ORCHESTRATOR = "docker.io/divisi/di-orchestrator:0.1.0"
+# What the stage that compiles would have made.
+IN_ORCHESTRATOR = {"/divisi/build/release/bin/di-orchestrator": BUILD / "bin" / "di-orchestrator"}
 PACKAGES = [BUILD / "tests" / "packages" / "meeting.so", BUILD / "tests" / "packages" / "peer_watch.so",
             BUILD / "examples" / "cartpole_dqn.so"]
 
 
 def load_images(instance):
     succeed("image", "--name", instance.name, BUSYBOX, "--busybox")
-    succeed("image", "--name", instance.name, ORCHESTRATOR, f"{BUILD}/bin/di-orchestrator=/di-orchestrator",
-            "--libraries")
+    # Where nothing is cached it begins with a Debian out of packages.
+    succeed("image", "--name", instance.name, ORCHESTRATOR, "--containerfile", DEPLOY / "Containerfile",
+            *(f"{source}={place}" for place, source in IN_ORCHESTRATOR.items()), deadline=900)
     succeed("image", "--name", instance.name, DITASK, f"{BUILD}/bin/ditask=/usr/bin/ditask",
             *(f"{package}=/packages/{package.name}" for package in PACKAGES), "--busybox", "--libraries")
+
+
+def install(instance):
+    instance.kubectl("apply", "-f", str(DEPLOY / "divisi.yaml"))
+    for name in ("di-operator", "di-server"):
+        instance.kubectl("-n", "di-system", "rollout", "status", f"deployment/{name}", "--timeout=100s")
 
 
 @contextlib.contextmanager
 def installed():
     with Instance() as instance:
         load_images(instance)
-        instance.kubectl("apply", "-f", str(DEPLOY / "divisi.yaml"))
-        for name in ("di-operator", "di-server"):
-            instance.kubectl("-n", "di-system", "rollout", "status", f"deployment/{name}", "--timeout=100s")
+        install(instance)
         yield instance
 
 

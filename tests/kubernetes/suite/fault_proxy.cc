@@ -8,8 +8,6 @@
 namespace divisi::kube::suite {
 namespace {
 
-using testing::status_answer;
-
 bool is_watch(const http::Request& request) {
   return request.method == "GET" && request.target.find("watch=true") != std::string::npos;
 }
