@@ -1,0 +1,149 @@
+// Which backends there are, and which one is the default.
+#include "json/yaml.h"
+#include "kube/session.h"
+#include "run/backend.h"
+#include "run/local_backend.h"
+#include "run/package_zip.h"
+#include "run/rendering.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+
+namespace divisi::run {
+namespace {
+
+constexpr const char* kDijobApi = "/apis/diengine.opendilab.org/v2alpha1";
+// A cluster that is there answers in milliseconds; somebody waits for the job meanwhile.
+constexpr std::chrono::seconds kAskCluster{3};
+
+// Prints its jobs; another program starts them (sbatch, kubectl, ssh: the printed script says how).
+class PrintingBackend : public Backend {
+ public:
+  explicit PrintingBackend(BackendKind kind) : kind_(kind) {}
+
+  BackendKind kind() const noexcept override { return kind_; }
+
+  Result<RunJob> plan(const RunOptions& options, const std::string& entry) const override {
+    if (kind_ == BackendKind::kSsh) return plan_ssh(options, entry);
+    if (kind_ == BackendKind::kSlurm) return plan_slurm(options, entry);
+    return plan_cluster(options, kind_, entry);
+  }
+
+  Result<std::vector<json::Value>> documents(const RunJob& job,
+                                             const PackageCut* package) const override {
+    if (kind_ != BackendKind::kDijob && kind_ != BackendKind::kJob) {
+      return std::vector<json::Value>{job_document(job)};
+    }
+    DIVISI_TRY(const std::string zip, zip_for_config_map(package));
+    return kind_ == BackendKind::kDijob ? dijob_documents(job, zip) : job_documents(job, zip);
+  }
+
+  Result<std::string> script(const RunJob& job, const PackageCut* package) const override {
+    if (kind_ == BackendKind::kSsh) return ssh_script(job);
+    if (kind_ == BackendKind::kSlurm) return slurm_script(job);
+    DIVISI_TRY(const std::vector<json::Value> objects, documents(job, package));
+    return kubectl_script(job, objects);
+  }
+
+  Status start(const RunJob&, const PackageCut*, const JobRecords&, JobRecord&, int,
+               OutputSink&) override {
+    return only_prints();
+  }
+  Status refresh(const JobRecords&, JobRecord&) override { return only_prints(); }
+  Status follow(const JobRecords&, JobRecord&, const FollowOptions&, OutputSink&) override {
+    return only_prints();
+  }
+  Status stop(const JobRecords&, JobRecord&, bool) override { return only_prints(); }
+  Status remove(const JobRecords&, const JobRecord&) override { return only_prints(); }
+
+ private:
+  Status only_prints() const {
+    return make_status(Code::kUnavailable,
+                       "the backend {0} of this version prints its jobs: divisi run ... --backend "
+                       "{0} --dry-run -o sh | {1}",
+                       backend_name(kind_), kind_ == BackendKind::kSlurm ? "sbatch" : "sh");
+  }
+
+  const BackendKind kind_;
+};
+
+std::string cluster_name(const kube::Config& config) {
+  return config.context.empty() ? config.server : config.context;
+}
+
+// kTimeout when the cluster does not answer soon.
+Result<json::Value> ask(kube::Session& session, const std::string& path) {
+  auto answered = std::make_shared<std::promise<Result<json::Value>>>();
+  auto answer = answered->get_future();
+  session.reactor().post([&client = session.client(), path, answered] {
+    client.get_path(
+        path, [answered](Result<json::Value> value) { answered->set_value(std::move(value)); });
+  });
+  if (answer.wait_for(kAskCluster) != std::future_status::ready) {
+    return failure(Code::kTimeout, "no answer within {} s", kAskCluster.count());
+  }
+  return answer.get();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_backend(BackendKind kind, const RunOptions&) {
+  if (kind == BackendKind::kLocal) return make_local_backend();
+  return std::unique_ptr<Backend>(std::make_unique<PrintingBackend>(kind));
+}
+
+Status wait_until_ended(Backend& backend, const JobRecords& records, JobRecord& record) {
+  struct Silence : OutputSink {
+    void line(const OutputLine&) override {}
+    void note(std::string_view) override {}
+  } silence;
+  return backend.follow(records, record, {}, silence);
+}
+
+BackendChoice choose_backend(const RunOptions& options) {
+  const auto local = [](std::string reason) {
+    return BackendChoice{BackendKind::kLocal, std::move(reason)};
+  };
+  kube::ConfigOptions where;
+  where.kubeconfig = options.kubeconfig;
+  where.context = options.context;
+  const auto session = kube::Session::open(where);
+  if (!session) {
+    const std::string& why = session.error().message();
+    return local(why.substr(0, why.find(": ")));
+  }
+  const std::string name = cluster_name((*session)->config());
+  const auto found = ask(**session, kDijobApi);
+  if (found) {
+    return local(
+        fmt::format("the cluster {} has the type DIJob, but this version only prints such jobs "
+                    "(--backend dijob --dry-run)",
+                    name));
+  }
+  if (found.error().code() == Code::kNotFound) {
+    return local(fmt::format("the cluster {} has no type DIJob", name));
+  }
+  return local(fmt::format("the cluster {} does not answer: {}", name, found.error().message()));
+}
+
+std::string print_documents(const std::vector<json::Value>& documents, RenderFormat format) {
+  std::string text;
+  if (format == RenderFormat::kJson) {
+    if (documents.size() == 1) return json::print(documents.front(), 2) + "\n";
+    json::Value list;
+    list["apiVersion"] = "v1";
+    list["kind"] = "List";
+    list["items"] = json::Array(documents.begin(), documents.end());
+    return json::print(list, 2) + "\n";
+  }
+  for (const json::Value& document : documents) {
+    if (!text.empty()) text += "---\n";
+    text += json::print_yaml(document);
+  }
+  return text;
+}
+
+}  // namespace divisi::run
