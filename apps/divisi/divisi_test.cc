@@ -69,10 +69,10 @@ TEST(DivisiTest, AMistakeOfUsageIsOneLineAndExitCodeTwo) {
   }
 }
 
-TEST(DivisiTest, LaunchSaysWhatThereIsInstead) {
+TEST(DivisiTest, LaunchIsAnotherNameOfRun) {
   io::Process divisi = start({"launch", "--gpus", "1"});
   const std::string said = all_of(divisi.error().get());
-  EXPECT_THAT(said, AllOf(StartsWith("divisi: there is no 'divisi launch'"), HasSubstr("ditask")));
+  EXPECT_THAT(said, AllOf(StartsWith("divisi run: "), HasSubstr("--workers N is missing")));
   EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
   EXPECT_EQ(divisi.wait()->code, 2);
 }

@@ -11,6 +11,7 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace {
 
@@ -28,16 +29,18 @@ int main(int argc, char** argv) {
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("divisi: {}; divisi --help tells more\n", one_line(error.what()));
   });
-  if (argc > 1 && std::string_view(argv[1]) == "launch") {
-    std::fputs(
-        "divisi: there is no 'divisi launch': ditask starts the workers of a task on this host, or "
-        "those of one task of a Slurm or Kubernetes job; a DIJob starts them in a cluster "
-        "(kubectl apply); see ditask --help\n",
-        stderr);
-    return 2;
+  if (argc > 1 && std::string_view(argv[1]) == "tune") {
+    return divisi::apps::tune_main(std::vector<std::string>(argv + 2, argv + argc));
+  }
+  if (argc > 1) {
+    const std::vector<std::string> arguments(argv + 2, argv + argc);
+    if (const auto code = divisi::apps::run_commands(argv[1], arguments)) return *code;
   }
   int code = 0;
   divisi::apps::add_kube_command(app, code);
+  divisi::apps::add_dist_command(app, code);
+  divisi::apps::add_tune_command(app);
+  divisi::apps::add_run_commands(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

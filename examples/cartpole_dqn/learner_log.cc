@@ -3,6 +3,7 @@
 #include "divisi/checkpoint.h"
 #include "divisi/progress.h"
 #include "divisi/task.h"
+#include "divisi/trial.h"
 #include "json/value.h"
 #include "progress.h"
 #include "rl/middleware.h"
@@ -50,7 +51,12 @@ class LearnerLog {
     const bool solved = evaluated && ctx.eval_value >= options_.stop_value;
     const bool over = solved || ctx.env_step > options_.max_env_step;
     if (over || !begun_ || seconds_since(last_line_) >= 1) write_progress(ctx, solved);
-    if (over) write_result(ctx, solved);
+    if (!over) return;
+    write_result(ctx, solved);
+    divisi::tune::set_result({{"stop", solved ? 1.0 : 0.0},
+                              {"env_step", static_cast<double>(ctx.env_step)},
+                              {"train_iter", static_cast<double>(ctx.train_iter)},
+                              {"eval_value", ctx.last_eval_value}});
   }
 
  private:
@@ -69,6 +75,8 @@ class LearnerLog {
     line.emplace_back("of_train_iter", ctx.last_eval_iter);
     write(line);
     options_.metrics->add_scalar("evaluator/return_mean", ctx.eval_value, ctx.env_step);
+    divisi::tune::report(ctx.env_step, {{"eval_value", ctx.eval_value},
+                                        {"env_step", static_cast<double>(ctx.env_step)}});
   }
 
   void write_progress(const OnlineRLContext& ctx, bool solved) {

@@ -1,7 +1,7 @@
 #include "options.h"
 
+#include "base/nearest_name.h"
 #include "divisi/error.h"
-#include "rl/nearest_name.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -45,7 +45,7 @@ void check_role(const std::string& role) {
   for (const auto& known : kRoles) {
     if (role == known) return;
   }
-  refuse(fmt::format("there is no role '{}'{}", role, divisi::rl::did_you_mean(role, kRoles)));
+  refuse(fmt::format("there is no role '{}'{}", role, divisi::did_you_mean(role, kRoles)));
 }
 
 void check_roles(const std::vector<std::string>& roles) {
@@ -182,7 +182,7 @@ Options parse(const std::vector<std::string>& args, Options base) {
     } else {
       std::vector<std::string> names;
       for (const auto& [name, action] : flags) names.push_back(name);
-      refuse(fmt::format("unknown argument '{}'{}", arg, divisi::rl::did_you_mean(arg, names)));
+      refuse(fmt::format("unknown argument '{}'{}", arg, divisi::did_you_mean(arg, names)));
     }
   }
   if (seed_named && options.config.exp_name == divisi::rl::DqnConfig{}.exp_name) {
