@@ -86,11 +86,12 @@ class Pool:
             if job is None:
                 return
             assert job.call is not None
+            result, failed = None, None
             try:
-                job.result = job.call()
+                result = job.call()
             except BaseException as error:  # noqa: B902 (it is raised where somebody waits)
-                job.error = error
+                failed = error
             job.call = None
-            with self._changed:
-                job.is_done = True
+            with self._changed:  # together: who sees the error takes the job for done
+                job.result, job.error, job.is_done = result, failed, True
                 self._changed.notify_all()

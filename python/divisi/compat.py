@@ -3,8 +3,8 @@
     python -m divisi.compat my_script.py arguments...
     python -m divisi.compat -m my_package.my_module arguments...
 
-The program finds `ding.framework` and its kin (see docs/from-di-engine.md), and so do the processes
-it starts. Beside a real DI-engine this refuses: two packages cannot share a name, and guessing
+The program finds `ding.framework` and its kin (see docs/from-di-engine.md), `ditk.hpo` and
+`lighttuner.hpo` (see docs/tuner.md), and so do the processes it starts. Beside a real DI-engine this refuses: two packages cannot share a name, and guessing
 which one was meant would be worse.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import List, Optional
 
 SHIM = str(Path(__file__).absolute().parent / "_ding_shim")
-"""The folder that holds the package `ding`; on a search path it is last."""
+"""The folder that holds the packages `ding`, `ditk` and `lighttuner`; on a search path it is last."""
 
 _USAGE = "usage: python -m divisi.compat (SCRIPT | -m MODULE) [ARGUMENTS...]"
 

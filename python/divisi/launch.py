@@ -9,16 +9,16 @@ from typing import Any, Callable, Dict, List, Optional
 from .errors import UsageError
 
 
-def program() -> str:
-    """The path of the ``ditask`` program that belongs to this package."""
+def program(name: str = "ditask") -> str:
+    """The path of a program that belongs to this package: ``ditask`` or ``divisi-report``."""
     here = os.path.dirname(os.path.abspath(__file__))
     for path in (
-        os.path.join(here, "_bin", "ditask"),  # in a wheel
-        os.path.join(here, "..", "..", "bin", "ditask"),  # in a build tree
+        os.path.join(here, "_bin", name),  # in a wheel
+        os.path.join(here, "..", "..", "bin", name),  # in a build tree
     ):
         if os.access(path, os.X_OK):
             return os.path.normpath(path)
-    raise UsageError(f"the ditask program is missing beside {here}: install divisi again")
+    raise UsageError(f"the {name} program is missing beside {here}: install divisi again")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -29,6 +29,14 @@ def main(argv: Optional[List[str]] = None) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(path, ["ditask", *arguments])
+
+
+def report_main() -> None:
+    """Becomes ``divisi-report``, which runs the program of a trial in its pod. Does not return."""
+    path = program("divisi-report")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(path, ["divisi-report", *sys.argv[1:]])
 
 
 def _parser(platform: str) -> Callable[..., Dict[str, Any]]:

@@ -459,7 +459,6 @@ class Task:
                 self.sync()
                 self.backward()
                 self.sync()
-                self._core.raise_stored()
             except BaseException:
                 self._discard_suspended()
                 raise
@@ -721,7 +720,8 @@ class Task:
             self.finish = True
 
     def sync(self) -> "Task":
-        """Waits for everything submitted to the pool; raises the first failure."""
+        """Waits for everything submitted to the pool; raises the first failure, or the error of a
+        listener that was not raised yet."""
         pool = self._pool
         if pool is not None:
             try:
@@ -731,6 +731,7 @@ class Task:
                 self._failed = True
                 self._wake()
                 raise
+        self._core.raise_stored()
         return self
 
     def async_executor(self, fn: Callable, *args: Any, **kwargs: Any) -> None:

@@ -4,6 +4,10 @@
 #include "events.h"
 #include "interpreter.h"
 #include "payload.h"
+#include "prune.h"
+#include "serial.h"
+#include "trials.h"
+#include "tune.h"
 
 #include <condition_variable>
 #include <csignal>
@@ -738,6 +742,11 @@ NB_MODULE(_native, m) {
   m.def("node_subscribe", &node_subscribe);
   m.def("node_unsubscribe", &node_unsubscribe);
   m.def("node_recv", &node_recv, nb::arg("timeout") = -1.0);
+  add_serial(m);
+  add_tune(m);
+  add_study(m);
+  add_trials(m);
+  add_prune(m);
 }
 
 }  // namespace divisi::python

@@ -49,12 +49,14 @@ def test_alone_it_reaches_the_stop_value_and_leaves_its_files(tmp_path):
     assert updates <= at <= solved(resumed)[1]
 
 
+@pytest.mark.long
 def test_four_workers_reach_it_too(tmp_path):
     out, _ = run(tmp_path, "--seed", 0, "--parallel-workers", 4, "--exp-name", "four")
     solved(out)
     assert "final.pth.tar" in os.listdir(tmp_path / "four" / "ckpt")
 
 
+@pytest.mark.long
 def test_separate_processes_with_a_replay_of_its_own_reach_it(tmp_path, free_ports):
     ports = free_ports(4)
     at = [f"127.0.0.1:{port}" for port in ports]
@@ -74,7 +76,7 @@ def test_separate_processes_with_a_replay_of_its_own_reach_it(tmp_path, free_por
     solved(ended[0][0])
 
 
-@pytest.mark.parametrize("replay", ["in the learner", "in C++"])
+@pytest.mark.parametrize("replay", ["in the learner", pytest.param("in C++", marks=pytest.mark.long)])
 def test_a_python_learner_learns_from_collectors_in_cpp(tmp_path, free_ports, replay):
     ports = free_ports(5)
     at = [f"127.0.0.1:{port}" for port in ports]

@@ -34,7 +34,9 @@ THERE = {
     "ding.framework.middleware.functional": "trainer eps_greedy_handler termination_checker",
     "ding.utils": "DistributedWriter",
     "ding.entry.cli_parsers": "PLATFORM_PARSERS",
+    "ding.entry": "serial_pipeline",
     "ding.entry.cli_ditask": "cli_ditask",
+    "easydict": "EasyDict",
 }
 
 MISSING = {
@@ -183,7 +185,7 @@ except ModuleNotFoundError as error:
         ("from ding.framework.middleware.collector import PPOFStepCollector",
          "ding.framework.middleware.collector.PPOFStepCollector"),
         ("from ding.utils import set_pkg_seed", "ding.utils.set_pkg_seed"),
-        ("from ding.entry import serial_pipeline", "ding.entry.serial_pipeline"),
+        ("from ding.entry import serial_pipeline_onpolicy", "ding.entry.serial_pipeline_onpolicy"),
         ("from ding.framework import nothing_of_this_name", "ding.framework.nothing_of_this_name"),
     ],
 )

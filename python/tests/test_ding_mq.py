@@ -148,6 +148,7 @@ def test_two_workers(engine):
     assert engine.python(GREETING) == ["Got: Hi"]
 
 
+@pytest.mark.long
 def test_workers_need_no_hook(engine):
     # Nothing but the queue's name tells the workers of divisi: they run the guarded import as
     # little as the runner.
@@ -157,6 +158,7 @@ def test_workers_need_no_hook(engine):
     assert engine.python(program, env=engine.not_installed) == ["Got: Hi"]
 
 
+@pytest.mark.long
 def test_one_flag_of_ditask(engine, free_ports):
     write(engine.folder, GREETING, "my_module.py")
     flags = [
@@ -193,6 +195,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_the_first_word_of_every_worker_is_heard_by_all(engine):
     assert sorted(engine.python(EARLY)) == [
         "node 0 heard [1, 2, 3]",
@@ -202,6 +205,7 @@ def test_the_first_word_of_every_worker_is_heard_by_all(engine):
     ]
 
 
+@pytest.mark.long
 def test_a_worker_that_is_slow_to_begin_misses_nothing(engine):
     # Longer than the transport by itself keeps events that nobody listens to.
     program = GREETING.replace("def main():", "def main():\n    slow()", 1)
@@ -232,6 +236,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_leaves_of_a_star_hear_the_hub_only(engine):
     assert sorted(engine.python(STAR)) == [
         "node 0 heard [1, 2]",
@@ -273,6 +278,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_a_burst_arrives_complete_and_in_order(engine):
     assert engine.python(BURST) == ["got 100000, in order: True"]
 

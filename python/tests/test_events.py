@@ -640,6 +640,12 @@ def test_a_task_raises_the_error_of_a_listener_everywhere(task):
             failing()
             with pytest.raises(RuntimeError, match="stored"):
                 task.emit("other", **flags)
+    for async_mode in (False, True):  # sync, with and without a pool
+        with task.start(async_mode=async_mode):
+            failing()
+            with pytest.raises(RuntimeError, match="stored"):
+                task.sync()
+            task.sync()  # once
     with task.start():  # the end of an iteration
         task.use(lambda ctx: failing())
         with pytest.raises(RuntimeError, match="stored"):

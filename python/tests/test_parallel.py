@@ -268,7 +268,8 @@ def main():
     assert all(step < 19 for step in steps.values())
 
 
-@pytest.mark.parametrize("protocol, starts", [("ipc", 100), ("tcp", 10)])
+@pytest.mark.parametrize("protocol, starts", [
+    ("ipc", 10), pytest.param("ipc", 100, marks=pytest.mark.long), ("tcp", 10)])
 def test_A059_the_greeting_arrives_in_every_start(run_program, free_ports, protocol, starts):
     options = {"n_parallel_workers": 2, "log_level": "error", "protocol": protocol}
     if protocol == "tcp":

@@ -1042,3 +1042,19 @@ def test_legacy_names_of_emit(task):
         task.exit("e", "by the old name")
         task.emit_remote("e", "nobody is there")
     assert heard == ["by the old name"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_end_of_main_runs_on_finish_of_a_task_that_was_never_started(run_program, fails):
+    ended = run_program(
+        f"""
+        def main():
+            task.on_finish(lambda ctx: tell("finished"))
+            if {fails}:
+                raise KeyError("main")
+
+        if __name__ == "__main__":
+            Parallel.runner(n_parallel_workers=1)(main)
+        """
+    )
+    assert ended.results == [["finished"]]

@@ -1,6 +1,7 @@
 """`pip install` as a user does it, in an environment of its own."""
 
 import os
+import pickle
 import subprocess
 import sys
 import venv
@@ -103,3 +104,13 @@ def test_the_readme_line_of_the_launcher_runs_as_written(installed):
     path = f"{binaries}{os.pathsep}{os.environ['PATH']}"
     out = run("env", f"PATH={path}", "sh", "-c", line, cwd=ROOT)
     assert "[node 0] " in out
+
+
+def test_the_installed_package_trains_a_configuration_of_di_engine(installed, tmp_path):
+    from test_serial import GUIDE_TEMPLATE
+
+    python, _ = installed
+    (tmp_path / "cartpole_dqn_config.py").write_text(GUIDE_TEMPLATE.replace("seed=0)", "seed=0, max_env_step=400)"))
+    run(python, "cartpole_dqn_config.py", cwd=tmp_path)
+    result = pickle.loads((tmp_path / "cartpole_dqn_seed0" / "result.pkl").read_bytes())
+    assert result["env_step"] == 400

@@ -16,12 +16,12 @@ if static=$(find "$prefix" -name '*.a' | grep .); then
   echo "installed although it is no one's business: $static"
   exit 1
 fi
-for program in ditask divisi di-orchestrator di-operator di-server; do
+for program in ditask divisi divisi-report di-orchestrator di-operator di-server; do
   "$prefix/bin/$program" --help >/dev/null || { echo "does not run: $program"; exit 1; }
 done
 
 # ./run builds the runtime alone: the same installation where the programs of Kubernetes are not there.
-sed -E "s#\"$build/bin/(divisi|di-[a-z]+)\"#\"$build/absent/\1\"#g" "$build/cmake_install.cmake" >"$work/run.cmake"
+sed -E "s#\"$build/bin/(divisi|divisi-report|ding|di-[a-z]+)\"#\"$build/absent/\1\"#g" "$build/cmake_install.cmake" >"$work/run.cmake"
 (($(grep -c "$build/absent/" "$work/run.cmake") >= 4)) || { echo "install rules have changed: mend this test"; exit 1; }
 cmake -DCMAKE_INSTALL_PREFIX="$work/after_run" -P "$work/run.cmake" >"$work/install.log" ||
   { echo "cmake --install after ./run:"; cat "$work/install.log"; exit 1; }

@@ -28,8 +28,15 @@ BUILD = REPOSITORY / os.environ.get("DIVISI_BUILD", "build/release")
 PROGRAM = str(BUILD / "bin" / "cartpole_dqn")
 PACKAGES = str(pathlib.Path(divisi.__file__).parent.parent)
 SOAK = bool(os.environ.get("DIVISI_SOAK"))
-KILLS = 20 if SOAK else 3
-SEEDS = range(10) if SOAK else range(3)
+
+
+def first_of(count):
+    """Seeds, of which `./test` takes the first and `./test --all` the others too."""
+    return [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, count))]
+
+
+KILLS = first_of(20 if SOAK else 3)
+SEEDS = first_of(10 if SOAK else 3)
 DEADLINE = 120  # seconds; only a hang ever waits for it
 TOKEN = "CARTPOLE_TEST"
 ROLES = ["replay", "learner", "collector", "collector", "evaluator"]  # of nodes 0 to 4
@@ -211,6 +218,7 @@ def test_solves_its_task(run, how, seed):
     assert not list(ended.run_folder.rglob(".tmp*"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS if SOAK else [0])
 def test_the_long_preset_reaches_475(run, seed):
     assert_solved(run("--preset", "long", "--run-folder", "run", "--seed", seed), goal=475)
@@ -247,7 +255,7 @@ SINGLE = ["replay", "learner", "collector", "evaluator"]
 
 
 @pytest.mark.parametrize("node", range(4), ids=lambda node: SINGLE[node])
-@pytest.mark.parametrize("seed", range(KILLS))
+@pytest.mark.parametrize("seed", KILLS)
 def test_a_process_that_is_killed_comes_back_and_the_task_is_solved(start, node, seed):
     for attempt, rate in enumerate(SLOWER):
         run = start("--run-folder", f"run{attempt}", "--seed", seed, "checkpoint_seconds=0.05",

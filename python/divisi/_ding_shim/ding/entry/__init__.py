@@ -1,1 +1,5 @@
-"""The command line."""
+"""The command line, and the training of one process."""
+
+from divisi.serial import serial_pipeline
+
+__all__ = ["serial_pipeline"]
