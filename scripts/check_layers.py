@@ -22,11 +22,29 @@ MODULES = {
     "mesh": ["base", "json", "io", "event"],
     "runtime": ["base", "json", "io", "http", "event", "mesh"],
     "launch": ["base", "json", "io", "http", "event", "mesh", "runtime"],
+    "study": ["base", "json"],
+    "tune": ["base", "json", "event", "study"],
     "kube": ["base", "json", "io", "http"],
+    # Trials of the tuner as jobs of a cluster.
+    "trials": ["base", "json", "io", "http", "kube"],
+    # In the pod of such a trial: posts its reports and its result.
+    "trial_report": ["base", "json", "io", "http", "runtime", "kube"],
+    # The command `divisi run`: one job on this machine, on hosts, on Slurm, on a cluster.
+    "run": ["base", "json", "io", "http", "kube", "launch"],
     "dijob": ["base", "json", "io", "http", "kube"],
     "server": ["base", "json", "io", "http", "kube", "dijob"],
+    # DIJobs without a cluster: the operator over an API server in memory, pods as processes.
+    "local": ["base", "json", "io", "http", "kube", "dijob", "server"],
+    "pickle": ["base", "json"],
+    # Trials of the tuner as processes, and the command `divisi tune`.
+    "local_trials": ["base", "json", "io", "pickle"],
+    "tune_run": ["base", "json", "io", "tune", "local_trials"],
+    "dist": ["base", "json", "io", "http"],
     # The runtime's first user: it sees the others as any program does, through include/divisi.
     "rl": ["base", "json"],
+    # What the workers of a first-generation job do, and the command that starts them.
+    "dist_rl": ["base", "json", "io", "dist", "rl"],
+    "ding": ["base", "json", "io", "http", "pickle", "dist", "rl", "dist_rl"],
 }
 
 # Third-party headers by prefix, and the modules that may see them. Longest prefix wins; what is
@@ -37,14 +55,15 @@ OWNERS = {
     "boost/context": ["runtime"],
     "boost/json": ["json"],
     "yaml.h": ["json"],
+    "Eigen/": ["tune"],
     "boost/": [],
     "openssl/": ["io"],
-    "zip.h": ["launch", "io"],
+    "zip.h": ["launch", "run", "io"],
     "zlib.h": ["http"],
     "msgpuck.h": ["event"],
     "spdlog/": ["base"],
-    "CLI/": ["launch", "apps"],
-    "sqlite3.h": [],
+    "CLI/": ["launch", "run", "apps"],
+    "sqlite3.h": ["study"],
     "hiredis/": ["mesh"],
     "zmq": [],
     "nng/": [],

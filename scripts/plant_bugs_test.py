@@ -22,6 +22,7 @@ class PlantBugsTest(unittest.TestCase):
             (root / "src").mkdir()
             (root / "src" / "a.cc").write_text("  one();\n  three();\n  three();\n")
             (root / "src" / "CMakeLists.txt").write_text("divisi_test(a_test SOURCES a_test.cc)\n")
+            (root / "test_a.py").write_text("")
             return plant_bugs.mistakes(bugs, root)
 
     def test_every_planted_line_stands_exactly_once_in_the_tree(self):
@@ -31,6 +32,7 @@ class PlantBugsTest(unittest.TestCase):
 
     def test_a_good_entry_is_taken(self):
         self.assertEqual(self.mistakes(GOOD), [])
+        self.assertEqual(self.mistakes({**GOOD, "target": "test_a.py", "filter": "one"}), [])
 
     def test_mistakes_are_named(self):
         for change, words in [
@@ -40,6 +42,8 @@ class PlantBugsTest(unittest.TestCase):
             ({"old": "one();\n"}, "`old` is one line"),
             ({"file": "src/b.cc"}, "there is no src/b.cc"),
             ({"target": "b_test"}, "there is no test program b_test"),
+            ({"target": "a_tes"}, "there is no test program a_tes"),
+            ({"target": "test_b.py"}, "there is no test program test_b.py"),
             ({"tests": "x"}, "unknown keys ['tests']"),
         ]:
             found = self.mistakes({**GOOD, **change})

@@ -6,13 +6,15 @@
 Sources that are compiled together (DIVISI_UNITY) are looked at together: their headers are read once, which
 takes a fifth of the time. With FILE only the units that hold one of these are looked at, and only what they say
 about these; a FILE that is not compiled is passed over. What was looked at and found clean is not looked at again
-while it, the headers and .clang-tidy stay as they are.
+while it, what it includes of this tree and .clang-tidy stay as they are; that is remembered in
+~/.cache/divisi/tidy (or DIVISI_TIDY_CACHE), for every checkout of this machine.
 """
 
 import argparse
 import concurrent.futures
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,8 +22,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Both are right for a unit of several sources. The complexity of a function is for its reader to judge.
-NEVER = "-bugprone-suspicious-include,-readability-function-cognitive-complexity"
+# The first is right for a unit of several sources. The complexity of a function is for its reader to judge.
+# Eigen's buffers, on the stack or not, look like leaks to the analyser; LeakSanitizer sees real ones.
+NEVER = "-bugprone-suspicious-include,-readability-function-cognitive-complexity,-clang-analyzer-unix.Malloc"
 
 # Tests are looked at for bugs, not for taste: gtest's ASSERT_ is not understood as a check of an optional,
 # and listeners that take their parameters by value are what is being tested.
@@ -50,10 +53,39 @@ def units(build):
 def digest(*parts):
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-def state_of_headers():
-    names = sorted(p for top in ("src", "include", "examples", "tests") for p in (ROOT / top).rglob("*.h"))
-    return digest((ROOT / ".clang-tidy").read_text(), Path(__file__).read_text(),
-                  *(str(p.relative_to(ROOT)) + p.read_text() for p in names))
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
+
+class Tree:
+    """What the sources include of this tree, directly or not. Read from the text: more than the compiler sees at
+    worst, and without asking it."""
+
+    TOPS = [ROOT / top for top in ("src", "include", "tests", "")]
+
+    def __init__(self):
+        self.rules = digest((ROOT / ".clang-tidy").read_text(), Path(__file__).read_text())
+        self.texts, self.direct = {}, {}
+
+    def text(self, path):
+        if path not in self.texts:
+            self.texts[path] = path.read_text()
+        return self.texts[path]
+
+    def includes(self, path):
+        if path not in self.direct:
+            places = ([folder / name for folder in (path.parent, *self.TOPS)] for name in INCLUDE.findall(self.text(path)))
+            found = (next((p for p in several if p.is_file()), None) for several in places)
+            self.direct[path] = {p.resolve() for p in found if p is not None}
+        return self.direct[path]
+
+    def state_of(self, names):
+        todo, seen = [ROOT / name for name in names], set()
+        while todo:
+            path = todo.pop()
+            if path not in seen:
+                seen.add(path)
+                todo += self.includes(path)
+        parts = (f"{os.path.relpath(path, ROOT)}\0{self.text(path)}" for path in sorted(seen))
+        return digest(self.rules, *names, *parts)
 
 def checks(names):
     return f"--checks={NEVER}" + ("," + LESS_FOR_TESTS if all(map(is_test, names)) else "")
@@ -67,15 +99,18 @@ def main():
 
     wanted = {str(Path(f).resolve().relative_to(ROOT)) for f in options.files}
     everything = units(options.build)
-    headers = state_of_headers()
-    stamps = options.build / "tidy"
-    stamps.mkdir(exist_ok=True)
+    tree = Tree()
+    stamps = Path(os.environ.get("DIVISI_TIDY_CACHE") or Path.home() / ".cache" / "divisi" / "tidy")
+    stamps.mkdir(parents=True, exist_ok=True)
 
-    def stamp(names):
-        return stamps / digest(headers, *sorted(wanted), *(name + (ROOT / name).read_text() for name in names))
+    def stamp(names, of):
+        return stamps / digest(tree.state_of(names), *sorted(of & set(names)))
+
+    def is_clean(names):
+        return stamp(names, wanted).exists() or stamp(names, set()).exists()  # as asked for, or as a whole
 
     chosen = [u for u, names in everything.items() if not options.files or wanted & set(names)]
-    todo = [u for u in chosen if not stamp(everything[u]).exists()]
+    todo = [u for u in chosen if not is_clean(everything[u])]
     print(f"    {len(chosen) - len(todo)} units looked at before, {len(todo)} now")
 
     def check(unit):
@@ -94,7 +129,7 @@ def main():
             if output.strip():
                 print(output, flush=True)
             if code == 0:
-                stamp(names).touch()
+                stamp(names, wanted).touch()
             failed += code != 0
     return 1 if failed else 0
 
