@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 namespace divisi::local {
@@ -19,6 +20,7 @@ namespace {
 
 constexpr const char* kDijobCollection = "/apis/diengine.opendilab.org/v2alpha1/dijobs";
 constexpr const char* kPodsOfJob = "/api/v1/pods";
+constexpr const char* kServer = "di-server.di-system";
 
 struct Known {
   std::string_view kind;
@@ -58,7 +60,6 @@ class MemoryCluster final : public Cluster {
                   .gpus = count_gpus(),
                   .on_output = options_.on_output,
                   .on_limit = options_.on_limit}),
-        jobs_(client_, operator_options()),
         reactor_(reactor) {
     const auto kubelet = std::move(api_.store.on_change);
     api_.store.on_change = [this, kubelet](const kube::MemoryStore::Change& change) {
@@ -75,16 +76,17 @@ class MemoryCluster final : public Cluster {
   Status begin(Manifest manifest) {
     const std::string address = kubelet_.take_address();
     DIVISI_TRY_STATUS(serve(address));
-    kubelet_.add_host(address, {"di-server.di-system.svc.cluster.local", "di-server.di-system.svc",
-                                "di-server.di-system", "ding-server.ding-system"});
+    kubelet_.add_host(address, {std::string(kServer) + ".svc.cluster.local",
+                                std::string(kServer) + ".svc", kServer, "ding-server.ding-system"});
     for (json::Value& object : manifest.others) {
       const std::string collection(known(object)->collection);
       DIVISI_TRY_STATUS(create(collection, std::move(object)));
     }
     space_ = namespace_of(manifest.job);
     name_ = manifest.job.string_at({"metadata", "name"});
-    jobs_.use_secret_key(fmt::format("{:016x}{:016x}", io::random_u64(), io::random_u64()));
-    jobs_.start();
+    jobs_.emplace(client_, operator_options());
+    jobs_->use_secret_key(fmt::format("{:016x}{:016x}", io::random_u64(), io::random_u64()));
+    jobs_->start();
     return create(kDijobCollection, std::move(manifest.job));
   }
 
@@ -115,23 +117,36 @@ class MemoryCluster final : public Cluster {
   }
 
  private:
-  static dijob::OperatorOptions operator_options() {
+  // After serve(), which decides the ports.
+  dijob::OperatorOptions operator_options() const {
     dijob::OperatorOptions options;
     options.instance = "local";
     options.force_delete_after = {};  // the one node is this machine
+    options.names.server_url =
+        fmt::format("http://{}.svc.cluster.local:{}", kServer, server_->api_address().port);
+    options.first_server_url = fmt::format("{}:{}", kServer, server_->probe_address().port);
     return options;
   }
 
+  // The address is of this job alone, but a program of this machine may listen on one of the ports
+  // at all addresses. Then the ports are chosen by the kernel, and the pods' variables have them.
   Status serve(const std::string& address) {
     server::ServerOptions options;
     options.api.host = address;
+    options.api.port = options_.api_port;
     options.probe.host = address;
-    auto server = server::Server::start(reactor_, client_, std::move(options));
+    options.probe.port = options_.probe_port;
+    auto server = server::Server::start(reactor_, client_, options);
     if (!server) {
-      return make_status(server.error().code(),
-                         "di-server of this job: {}; ports 8080 and 8081 must not be taken on all "
-                         "addresses of this machine",
-                         server.error().message());
+      options.api.port = 0;
+      options.probe.port = 0;
+      server = server::Server::start(reactor_, client_, options);
+      if (!server) return server.error().with_context("di-server of this job");
+      options_.on_limit(fmt::format(
+          "port {} or {} is taken on all addresses of this machine: di-server of this "
+          "job is on {} and {}, as DI_SERVER_URL and KUBERNETES_SERVER_URL of the pods say",
+          options_.api_port, options_.probe_port, (*server)->api_address().port,
+          (*server)->probe_address().port));
     }
     server_ = *std::move(server);
     return {};
@@ -196,7 +211,7 @@ class MemoryCluster final : public Cluster {
   kube::MemoryApi api_;
   kube::Client client_;
   Kubelet kubelet_;
-  dijob::Operator jobs_;
+  std::optional<dijob::Operator> jobs_;
   std::unique_ptr<server::Server> server_;
   io::Reactor& reactor_;
   std::string space_;

@@ -12,6 +12,7 @@
 #include "json/value.h"
 #include "local/kubelet.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -31,6 +32,9 @@ Result<Manifest> read_manifest(std::string_view text);
 
 struct ClusterOptions {
   std::string folder{};  // exists; logs and volumes go there
+  // Of di-server, where they are free.
+  std::uint16_t api_port = 8081;
+  std::uint16_t probe_port = 8080;
   std::function<void(std::string_view pod, std::string_view container, std::string_view line)>
       on_output{};
   std::function<void(std::string_view line)> on_limit{};

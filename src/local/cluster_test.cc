@@ -11,6 +11,9 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 namespace divisi::local {
 namespace {
@@ -21,6 +24,8 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
 // One job on a real loop with real processes.
@@ -38,6 +43,7 @@ class ClusterTest : public ::testing::Test {
       auto made = Cluster::start(
           *reactor_, *std::move(read),
           {.folder = folder_.path(),
+           .api_port = api_port_,
            .on_output =
                [this](std::string_view pod, std::string_view, std::string_view line) {
                  const std::lock_guard lock(mutex_);
@@ -118,6 +124,7 @@ class ClusterTest : public ::testing::Test {
   }
 
   const TempFolder folder_;
+  std::uint16_t api_port_ = 8081;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::vector<std::string>> lines_;
@@ -295,14 +302,31 @@ TEST_F(ClusterTest, RemovingAJobEndsItsProcesses) {
   EXPECT_TRUE(job().is_null());
 }
 
+constexpr const char* kAskServer =
+    "echo $DI_SERVER_URL; python3 -c 'import urllib.request as u, os; "
+    "print(u.urlopen(os.environ[chr(68)+chr(73)+chr(95)+\\\"SERVER_"
+    "URL\\\"]+\\\"/healthz\\\").status)'";
+
 TEST_F(ClusterTest, DiServerAnswersUnderItsNameOnTheCluster) {
-  ASSERT_TRUE(start(one_task("echo $DI_SERVER_URL; python3 -c 'import urllib.request as u, os; "
-                             "print(u.urlopen(os.environ[chr(68)+chr(73)+chr(95)+\\\"SERVER_"
-                             "URL\\\"]+\\\"/healthz\\\").status)'"))
-                  .ok());
-  ASSERT_TRUE(wait_for_phase("Succeeded")) << lines("train-work-0").size();
+  ASSERT_TRUE(start(one_task(kAskServer)).ok());
+  ASSERT_TRUE(wait_for_phase("Succeeded"));
   EXPECT_THAT(lines("train-work-0"),
-              ElementsAre("http://di-server.di-system.svc.cluster.local:8081", "200"));
+              ElementsAre(StartsWith("http://di-server.di-system.svc.cluster.local:"), "200"));
+}
+
+TEST_F(ClusterTest, DiServerTakesOtherPortsWhereItsOwnAreTaken) {
+  const int taken = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::listen(taken, 1), 0);  // at all addresses, on a port that the kernel chooses
+  sockaddr_in place{};
+  socklen_t size = sizeof place;
+  ASSERT_EQ(::getsockname(taken, reinterpret_cast<sockaddr*>(&place), &size), 0);
+  api_port_ = ntohs(place.sin_port);
+  ASSERT_TRUE(start(one_task(kAskServer)).ok());
+  ASSERT_TRUE(wait_for_phase("Succeeded"));
+  ::close(taken);
+  EXPECT_THAT(lines("train-work-0"),
+              ElementsAre(Not(HasSubstr(fmt::format(":{}", api_port_))), "200"));
+  EXPECT_THAT(limits_, Contains(HasSubstr("is taken on all addresses")));
 }
 
 TEST(ManifestTest, SaysWhatCannotRunWithoutACluster) {

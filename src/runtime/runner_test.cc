@@ -401,11 +401,11 @@ TEST(RunnerTest, ARestartedCommandDoesNotAttachToOneThatHasEnded) {
   EXPECT_EQ(lines[1], "[node 1] attach=[]");
 }
 
-TEST(RunnerTest, AFailingCommandFailsTheRun) {
+TEST(RunnerTest, AFailingCommandFailsTheRunWithItsCode) {
   RunnerOptions options;
   options.command = {"/bin/sh", "-c", "exit 9"};
   const Captured run = run_captured(options, workers(1, "unused"));
-  EXPECT_EQ(run.result.exit_code, 1);
+  EXPECT_EQ(run.result.exit_code, 9);
   EXPECT_EQ(run.result.status.message(), "node 0: ended with exit code 9");
 }
 

@@ -363,7 +363,8 @@ void Supervisor::judge(Worker& worker, const io::ExitStatus& status) {
     fail(worker, kExitUsage, Code::kInvalid, "could not be started, see its line above");
   } else {
     tell_siblings_of_death(worker);
-    fail(worker, kExitMainFailed, Code::kInternal,
+    // A program that is no worker of ours speaks for itself: a script asks for its code.
+    fail(worker, is_configured() ? kExitMainFailed : status.code, Code::kInternal,
          fmt::format("ended with exit code {}", status.code));
   }
 }

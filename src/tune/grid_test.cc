@@ -98,6 +98,8 @@ TEST(GridTest, EmptyStructureIsOneSample) {
 TEST(GridTest, HugeGridIsRefused) {
   const Space many = Space::separate(0, 1e9, 1);
   EXPECT_THROW(Sampler::grid({many, many}, {}), UsageError);
+  EXPECT_THROW(Sampler::grid({many}, {}), UsageError);
+  EXPECT_THROW(Sampler::grid({Space::continuous(0, 1)}, {.max_steps = 1'000'000'000}), UsageError);
   EXPECT_THROW(Sampler::grid({many}, {.max_steps = -1}), UsageError);
 }
 

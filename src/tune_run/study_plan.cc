@@ -73,17 +73,22 @@ Status read_bool(const json::Value& value, bool& to) {
   return {};
 }
 
-Result<std::int64_t> read_whole(const json::Value& value, std::int64_t least) {
+constexpr std::int64_t kMostCounted = 1'000'000'000;
+constexpr std::int64_t kMostWorkers = 10'000;  // processes at the same time
+
+Result<std::int64_t> read_whole(const json::Value& value, std::int64_t least,
+                                std::int64_t most = kMostCounted) {
   const std::int64_t* whole = value.as_int();
-  if (whole == nullptr || *whole < least || *whole > 1'000'000'000) {
-    return failure(wrong(fmt::format("a whole number from {}", least), value));
+  if (whole == nullptr || *whole < least || *whole > most) {
+    return failure(wrong(fmt::format("a whole number from {} to {}", least, most), value));
   }
   return *whole;
 }
 
 template <class T>
-Status read_whole_into(const json::Value& value, std::int64_t least, T& to) {
-  const Result<std::int64_t> number = read_whole(value, least);
+Status read_whole_into(const json::Value& value, std::int64_t least, T& to,
+                       std::int64_t most = kMostCounted) {
+  const Result<std::int64_t> number = read_whole(value, least, most);
   if (!number) return number.error();
   to = static_cast<T>(*number);
   return {};
@@ -252,7 +257,7 @@ const std::vector<PlanKey>& plan_keys() {
       {"max_steps", [](V v, D d) { return read_whole_into(v, 0, d.max_steps); }},
       {"no_improvement", [](V v, D d) { return read_whole_into(v, 1, d.no_improvement); }},
       {"max_failures", [](V v, D d) { return read_whole_into(v, 0, d.max_failures); }},
-      {"workers", [](V v, D d) { return read_whole_into(v, 1, d.workers); }},
+      {"workers", [](V v, D d) { return read_whole_into(v, 1, d.workers, kMostWorkers); }},
       {"retries",
        [](V v, D d) {
          const Status status = read_whole_into(v, 0, d.tries);

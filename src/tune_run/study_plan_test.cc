@@ -91,6 +91,7 @@ TEST(StudyPlanTest, EveryAlgorithmTakesItsOptions) {
 TEST(StudyPlanTest, WrongValuesNameTheKey) {
   EXPECT_THAT(with("max_steps: -1"), HasSubstr("max_steps: a whole number from 0"));
   EXPECT_THAT(with("workers: many"), HasSubstr("workers: a whole number from 1"));
+  EXPECT_THAT(with("workers: 1000000"), HasSubstr("workers: a whole number from 1 to 10000"));
   EXPECT_THAT(with("timeout: soon"), HasSubstr("timeout: a time as seconds"));
   EXPECT_THAT(with("stop_when: R['a' > 1"), HasSubstr("stop_when: "));
   EXPECT_THAT(with("algorithm: {seed: 1}"), HasSubstr("algorithm: a name"));

@@ -320,9 +320,9 @@ class Local(RunTest):
     def test_the_first_failure_is_the_jobs_and_ends_the_others(self):
         code, out, err = self.run_program(
             'if [ "$DITASK_NODE_ID" = 1 ]; then exit 3; fi; ' + WAIT, "--name", "fails", "--grace", "5s")
-        self.assertNotEqual(code, 0)
+        self.assertEqual(code, 3, f"{out}\n{err}")
         record = self.record("fails")
-        self.assertEqual((record["state"], record["exitCode"]), ("Failed", code))
+        self.assertEqual((record["state"], record["exitCode"]), ("Failed", 3))
         self.assertIn("worker 1", record["reason"])
         self.wait_until_gone([w["process"]["pid"] for w in record["workers"]])
 
