@@ -17,7 +17,7 @@ using Counts = std::vector<std::int64_t>;
 // More combinations than anybody can run; also keeps the product within 64 bits.
 constexpr double kMaxCombinations = 1e15;
 // Of one space, because they are kept: 8 bytes each.
-constexpr std::int64_t kMaxPoints = 10'000'000;
+constexpr std::int64_t kMaxPointsOfSpace = 10'000'000;
 
 // Spaces in the order of allocation: alternatives, then points, those with few first, then
 // intervals.
@@ -207,11 +207,11 @@ Result<Counts> allocate_grid(const std::vector<Space>& spaces, const GridOptions
                    product(counts));
   }
   const auto most = std::max_element(counts.begin(), counts.end());
-  if (most != counts.end() && *most > kMaxPoints) {
+  if (most != counts.end() && *most > kMaxPointsOfSpace) {
     return failure(Code::kInvalid,
                    "this grid has {} points of one space, more than {}: lower max_steps, or use "
                    "random or qmc",
-                   *most, kMaxPoints);
+                   *most, kMaxPointsOfSpace);
   }
   return counts;
 }
