@@ -54,17 +54,18 @@ def dist_rows(quick):
     return rows
 
 
-def environment(root, say):
-    """The interpreter of the virtual environment in build/ that has the peers of Python; made on first use."""
-    folder = root / "build" / "bench-venv"
+def environment(root, say, peers=tuple(PEERS), name="bench-venv"):
+    """The interpreter of a virtual environment in build/ that has the peers of Python; made on first use."""
+    folder = root / "build" / name
     python = folder / "bin" / "python"
-    wanted = " and ".join(f"version({name!r}) == {found!r}" for name, found in (peer.split("==") for peer in PEERS))
+    versions = [(peer.split("==")[0].split("[")[0], peer.split("==")[1]) for peer in peers]
+    wanted = " and ".join(f"version({package!r}) == {found!r}" for package, found in versions)
     check = [str(python), "-c", f"from importlib.metadata import version; raise SystemExit(not ({wanted}))"]
     if python.exists() and subprocess.run(check, stderr=subprocess.DEVNULL).returncode == 0:
         return python
-    say(f"adding {', '.join(PEERS)} to {folder.relative_to(root)} ...")
+    say(f"adding {', '.join(peers)} to {folder.relative_to(root)} ...")
     make = [] if python.exists() else [[base_python(), "-m", "venv", "--system-site-packages", str(folder)]]
-    for command in (*make, [str(python), "-m", "pip", "install", "--quiet", *PEERS], check):
+    for command in (*make, [str(python), "-m", "pip", "install", "--quiet", *peers], check):
         if subprocess.run(command, stdout=sys.stderr).returncode != 0:
             sys.exit(f"bench/run: {' '.join(command)} failed")
     return python
