@@ -5,6 +5,9 @@
 #include "run/local_supervisor.h"
 #include "run/options.h"
 #include "run/run_command.h"
+#include "run/slurm_worker.h"
+#include "run/ssh_host.h"
+#include "run/ssh_worker.h"
 #include "run_manifest.h"
 
 #include <CLI/CLI.hpp>
@@ -58,6 +61,9 @@ void add_run_commands(CLI::App& app) {
 
 std::optional<int> run_commands(const std::string& name, std::vector<std::string> arguments) {
   if (name == run::kSupervisorCommand) return run::local_supervisor_main(arguments);
+  if (name == run::kSlurmWorkerCommand) return run::slurm_worker_main(arguments);
+  if (name == run::kSshHostCommand) return run::ssh_host_main(arguments);
+  if (name == run::kSshWorkerCommand) return run::ssh_worker_main(arguments);
   for (const RunCommand& command : kRunCommands) {
     // "launch" is the name that ditask's launcher was to have.
     if (name == command.name || (name == "launch" && command.name == "run")) {

@@ -88,8 +88,8 @@ class Backend {
 // Fails with one line when there is no such backend in this build.
 Result<std::unique_ptr<Backend>> make_backend(BackendKind kind, const RunOptions& options);
 
-// The default: local, the only one that starts jobs. The reason says what the kubeconfig's cluster
-// has.
+// The default: local, while the cluster's backends only print. The reason says what the
+// kubeconfig's cluster has.
 struct BackendChoice {
   BackendKind kind = BackendKind::kLocal;
   std::string reason{};  // "no kubeconfig", "cluster X has the type DIJob"

@@ -5,6 +5,8 @@
 #include "run/local_backend.h"
 #include "run/package_zip.h"
 #include "run/rendering.h"
+#include "run/slurm_backend.h"
+#include "run/ssh_backend.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +21,7 @@ constexpr const char* kDijobApi = "/apis/diengine.opendilab.org/v2alpha1";
 // A cluster that is there answers in milliseconds; somebody waits for the job meanwhile.
 constexpr std::chrono::seconds kAskCluster{3};
 
-// Prints its jobs; another program starts them (sbatch, kubectl, ssh: the printed script says how).
+// Prints its jobs; another program starts them (kubectl: the printed script says how).
 class PrintingBackend : public Backend {
  public:
   explicit PrintingBackend(BackendKind kind) : kind_(kind) {}
@@ -27,23 +29,16 @@ class PrintingBackend : public Backend {
   BackendKind kind() const noexcept override { return kind_; }
 
   Result<RunJob> plan(const RunOptions& options, const std::string& entry) const override {
-    if (kind_ == BackendKind::kSsh) return plan_ssh(options, entry);
-    if (kind_ == BackendKind::kSlurm) return plan_slurm(options, entry);
     return plan_cluster(options, kind_, entry);
   }
 
   Result<std::vector<json::Value>> documents(const RunJob& job,
                                              const PackageCut* package) const override {
-    if (kind_ != BackendKind::kDijob && kind_ != BackendKind::kJob) {
-      return std::vector<json::Value>{job_document(job)};
-    }
     DIVISI_TRY(const std::string zip, zip_for_config_map(package));
     return kind_ == BackendKind::kDijob ? dijob_documents(job, zip) : job_documents(job, zip);
   }
 
   Result<std::string> script(const RunJob& job, const PackageCut* package) const override {
-    if (kind_ == BackendKind::kSsh) return ssh_script(job);
-    if (kind_ == BackendKind::kSlurm) return slurm_script(job);
     DIVISI_TRY(const std::vector<json::Value> objects, documents(job, package));
     return kubectl_script(job, objects);
   }
@@ -63,8 +58,8 @@ class PrintingBackend : public Backend {
   Status only_prints() const {
     return make_status(Code::kUnavailable,
                        "the backend {0} of this version prints its jobs: divisi run ... --backend "
-                       "{0} --dry-run -o sh | {1}",
-                       backend_name(kind_), kind_ == BackendKind::kSlurm ? "sbatch" : "sh");
+                       "{0} --dry-run -o sh | sh",
+                       backend_name(kind_));
   }
 
   const BackendKind kind_;
@@ -92,6 +87,8 @@ Result<json::Value> ask(kube::Session& session, const std::string& path) {
 
 Result<std::unique_ptr<Backend>> make_backend(BackendKind kind, const RunOptions&) {
   if (kind == BackendKind::kLocal) return make_local_backend();
+  if (kind == BackendKind::kSsh) return make_ssh_backend();
+  if (kind == BackendKind::kSlurm) return make_slurm_backend();
   return std::unique_ptr<Backend>(std::make_unique<PrintingBackend>(kind));
 }
 

@@ -46,7 +46,7 @@ constexpr std::array kFlags{
     FlagInfo{"memory", "", Kind::kValue, "", true, "Of each worker: 4Gi"},
     FlagInfo{"hosts", "", Kind::kList, "", true, "ssh: a,b,c or n[01-03], one a worker"},
     FlagInfo{"remote-folder", "", Kind::kValue, "", true,
-             "ssh, slurm: where packages are kept there (default: ~/.cache/divisi)"},
+             "ssh, slurm: where packages are kept there (default: ~/.cache/divisi/packages)"},
     FlagInfo{"remote-ditask", "", Kind::kValue, "", true,
              "ssh, slurm: the program there (default: ditask of its search path)"},
     FlagInfo{"slurm", "", Kind::kList, "", true, "slurm: for sbatch, as --slurm=--partition=gpu"},

@@ -74,7 +74,7 @@ class Supervisor {
     DIVISI_TRY_STATUS(records_.save(record_));
     Status status = start_workers();
     if (status.ok()) {
-      record_.state = JobState::kRunning;
+      record_.state = plan_.one_process ? JobState::kPending : JobState::kRunning;
       status = records_.save(record_);
     }
     if (!status.ok()) return give_up(status);
@@ -98,7 +98,7 @@ class Supervisor {
   // asked to end, and waited for.
   Status give_up(const Status& why) {
     for (const auto& one : running_) {
-      kill_children(one->process.pid());
+      end_children(one->process.pid());
       (void)one->process.kill(SIGTERM);
     }
     for (const auto& one : running_) (void)one->process.wait();
@@ -138,7 +138,7 @@ class Supervisor {
     }
     WorkerRecord& entry = record_.workers[static_cast<std::size_t>(worker.rank)];
     entry.process = process_of(running->process.pid());
-    entry.state = JobState::kRunning;
+    entry.state = plan_.one_process ? JobState::kPending : JobState::kRunning;
     running_.push_back(std::move(running));
     return {};
   }
@@ -201,12 +201,25 @@ class Supervisor {
     worker.state = *worker.exit_code == 0 ? JobState::kSucceeded
                    : ending_              ? JobState::kStopped
                                           : JobState::kFailed;
-    if (*worker.exit_code != 0) worker.reason = reason_of(rank, *ended);
+    if (*worker.exit_code != 0) worker.reason = said_reason(rank).value_or(reason_of(rank, *ended));
     running_[static_cast<std::size_t>(rank)].reset();
+    if (plan_.one_process) {
+      for (WorkerRecord& other : record_.workers) {
+        other.exit_code = worker.exit_code;
+        other.state = worker.state;
+      }
+    }
     if (*worker.exit_code != 0) {
       end_all(JobState::kFailed, *worker.exit_code, worker.reason, false);
     }
     save();
+  }
+
+  std::optional<std::string> said_reason(int rank) const {
+    std::ifstream in(reason_file(records_.job_folder(record_.name), rank));
+    std::string line;
+    if (!std::getline(in, line)) return std::nullopt;
+    return plan_.one_process ? line : fmt::format("worker {}: {}", rank, line);
   }
 
   void drain(int rank, Running& one, int most_reads) {
@@ -217,6 +230,10 @@ class Supervisor {
       const bool over = read_pipe(stream, lines, most_reads);
       std::vector<OutputLine> entries;
       for (std::string& line : lines) {
+        if (plan_.one_process && i == 0) {
+          take_said(line, entries);
+          continue;
+        }
         entries.push_back({.rank = rank,
                            .time = std::chrono::system_clock::now(),
                            .is_error = i == 1,
@@ -224,6 +241,30 @@ class Supervisor {
       }
       log_.write(entries);
       if (over) stream.pipe.reset();
+    }
+  }
+
+  // A line of a process that stands for all workers.
+  void take_said(const std::string& line, std::vector<OutputLine>& entries) {
+    constexpr std::size_t kLetter = 2;  // "o "
+    const char kind = line.empty() ? ' ' : line[0];
+    const std::string_view rest = std::string_view(line).substr(std::min(kLetter, line.size()));
+    const std::size_t blank = std::min(rest.find(' '), rest.size());
+    const std::string first(rest.substr(0, blank));
+    std::string second(rest.substr(std::min(blank + 1, rest.size())));
+    if (kind == 'o' || kind == 'e') {
+      entries.push_back({.rank = std::atoi(first.c_str()),
+                         .time = std::chrono::system_clock::now(),
+                         .is_error = kind == 'e',
+                         .text = std::move(second)});
+    } else if (kind == 'd') {
+      record_.data[first] = std::move(second);
+      save();
+    } else if (const auto state = parse_state(first); kind == 's' && state && !ending_) {
+      record_.state = *state;
+      record_.reason = std::move(second);
+      for (WorkerRecord& worker : record_.workers) worker.state = *state;
+      save();
     }
   }
 
@@ -260,19 +301,20 @@ class Supervisor {
     }
     for (const auto& one : running_) {
       if (one == nullptr) continue;
-      if (now) kill_children(one->process.pid());
+      if (now) end_children(one->process.pid());
       (void)one->process.kill(SIGTERM);
     }
   }
 
   // The programs of a guard: it ends the rest of them itself when they are gone.
-  static void kill_children(pid_t guard) {
+  void end_children(pid_t guard) const {
     std::ifstream in(fmt::format("/proc/{0}/task/{0}/children", guard));
-    for (pid_t child = 0; in >> child;) ::kill(child, SIGKILL);
+    for (pid_t child = 0; in >> child;) ::kill(child, plan_.end_now_signal);
   }
 
   void finish() {
     record_.state = ending_ ? outcome_ : JobState::kSucceeded;
+    if (!ending_) record_.reason.clear();
     if (!record_.exit_code) record_.exit_code = 0;
     if (!log_.problem().empty()) {
       record_.reason += (record_.reason.empty() ? "" : "; ") + log_.problem();
@@ -333,7 +375,7 @@ Result<std::unique_ptr<Supervisor>> make_supervisor(const JobRecords& records,
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   DIVISI_TRY(const json::Value value, json::parse(text));
   DIVISI_TRY(LocalPlan plan, local_plan_from(value));
-  if (plan.workers.size() != record.workers.size()) {
+  if (plan.workers.size() != (plan.one_process ? 1 : record.workers.size())) {
     return failure(Code::kInvalid, "the plan and the record differ");
   }
   DIVISI_TRY(JobLogWriter log, JobLogWriter::open(folder + "/" + kOutputFile));
@@ -348,12 +390,18 @@ void answer(int ready, const std::string& line) {
 
 }  // namespace
 
+std::string reason_file(const std::string& job_folder, int rank) {
+  return fmt::format("{}/reason.{}", job_folder, rank);
+}
+
 json::Value to_json(const LocalPlan& plan) {
   json::Value value;
   value["guard"] = plan.guard;
   value["ditask"] = plan.ditask;
   value["folder"] = plan.folder;
   value["secretFile"] = plan.secret_file;
+  value["oneProcess"] = plan.one_process;
+  value["endNowSignal"] = plan.end_now_signal;
   value["graceMilliseconds"] = std::int64_t{plan.grace.count()};
   if (plan.timeout) value["timeoutMilliseconds"] = std::int64_t{plan.timeout->count()};
   json::Array workers;
@@ -378,6 +426,8 @@ Result<LocalPlan> local_plan_from(const json::Value& value) {
   plan.folder = value.string_at({"folder"});
   plan.secret_file = value.string_at({"secretFile"});
   plan.grace = std::chrono::milliseconds(value.int_at({"graceMilliseconds"}).value_or(0));
+  plan.one_process = value.bool_at({"oneProcess"}).value_or(false);
+  plan.end_now_signal = static_cast<int>(value.int_at({"endNowSignal"}).value_or(SIGKILL));
   if (const auto timeout = value.int_at({"timeoutMilliseconds"})) {
     plan.timeout = std::chrono::milliseconds(*timeout);
   }

@@ -13,6 +13,7 @@
 #include "run/job.h"
 
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,10 +31,16 @@ struct LocalPlan {
   std::string secret_file{};
   std::chrono::milliseconds grace{10'000};
   std::optional<std::chrono::milliseconds> timeout{};
+  int end_now_signal = SIGKILL;  // what `ditask` gets when it has no grace
+  // One process stands for all workers, and says whose lines are whose (slurm_worker.h).
+  bool one_process = false;
   std::vector<RunWorker> workers{};
 };
 json::Value to_json(const LocalPlan& plan);
 Result<LocalPlan> local_plan_from(const json::Value& value);
+
+// Where a worker's process may say in one line why it failed, in place of its exit code.
+std::string reason_file(const std::string& job_folder, int rank);
 
 // `divisi local-supervisor RECORDS NAME READY_FD TIE_FD`: goes on in a session of its own, and the
 // process that was started returns at once.

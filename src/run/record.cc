@@ -398,7 +398,8 @@ Result<std::string> default_records_folder(const launch::Environment& environmen
 }
 
 void settle(JobRecord& record) {
-  if (record.backend != "local" || has_ended(record.state)) return;
+  const bool supervised = record.backend == "local" || record.backend == "ssh";
+  if (!supervised || has_ended(record.state)) return;
   if (record.supervisor && is_alive(*record.supervisor)) return;
   record.state = JobState::kFailed;
   record.reason = "the process that looked after it was killed, and its workers with it";

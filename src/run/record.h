@@ -106,7 +106,8 @@ class JobRecords {
 // $XDG_STATE_HOME/divisi/jobs, or below ~/.local/state.
 Result<std::string> default_records_folder(const launch::Environment& environment);
 
-// A record of a local job whose supervisor is gone says so: it was killed, and its workers with it.
+// A record of a local or ssh job whose supervisor is gone says so: it was killed, and its workers
+// with it.
 void settle(JobRecord& record);
 
 }  // namespace divisi::run

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace divisi::run {
@@ -61,10 +62,22 @@ Result<RunJob> plan_local(const RunOptions& options, const std::string& entry,
 
 Result<RunJob> plan_ssh(const RunOptions& options, const std::string& entry) {
   Place place{.hosts = {}, .package = absolute_package(options), .devices = std::nullopt};
+  std::vector<std::string> devices;
   for (const std::string& host : options.hosts) {
     // user@host is how we get there, not how the others dial it.
-    place.hosts.push_back(host.substr(host.find('@') + 1));
+    std::string name = host.substr(host.find('@') + 1);
+    // Each host counts its own devices.
+    const auto before = std::ranges::count(place.hosts, name);
+    if (before > 0 && options.command.empty()) {
+      return failure(Code::kInvalid,
+                     "--hosts: {} is there twice, and its workers would want the same port; say "
+                     "--parallel-workers for several processes a host",
+                     name);
+    }
+    devices.push_back(std::to_string(before));
+    place.hosts.push_back(std::move(name));
   }
+  place.devices = std::move(devices);
   return make_job(options, BackendKind::kSsh, entry, place);
 }
 
@@ -96,7 +109,7 @@ std::string ssh_script(const RunJob& job) {
   return wait_for_all(starts);
 }
 
-std::string slurm_script(const RunJob& job) {
+std::string slurm_script(const RunJob& job, const SlurmFiles& files) {
   const RunOptions& options = job.options;
   const std::string ditask = options.remote_ditask.empty() ? "ditask" : options.remote_ditask;
   std::string text = fmt::format("#!/bin/sh\n#SBATCH --job-name={}\n#SBATCH --ntasks={}\n",
@@ -107,6 +120,9 @@ std::string slurm_script(const RunJob& job) {
   }
   for (const auto& [name, value] : options.environment) {
     text += fmt::format("export {}={}\n", name, shell_quote(value));
+  }
+  if (!files.secret.empty()) {
+    text += fmt::format("export DIVISI_SECRET_FILE={}\n", shell_quote(files.secret));
   }
   // Labels differ by rank; everything else Slurm's variables say (spec 6.4 and 6.6).
   json::Value spec;
@@ -120,7 +136,10 @@ std::string slurm_script(const RunJob& job) {
   RunJob without_labels = job;
   without_labels.options.labels.clear();
   std::vector<std::string> words = {"srun", fmt::format("--ntasks={}", options.workers),
-                                    "--kill-on-bad-exit=1", "sh", "-c"};
+                                    "--kill-on-bad-exit=1"};
+  if (!files.output.empty()) words.push_back("--output=" + files.output);
+  if (!files.error.empty()) words.push_back("--error=" + files.error);
+  words.insert(words.end(), {"sh", "-c"});
   words.push_back(
       fmt::format("if [ \"$SLURM_PROCID\" -lt {} ]; then "
                   "export CUDA_VISIBLE_DEVICES=\"${{CUDA_VISIBLE_DEVICES:-$SLURM_LOCALID}}\"; "

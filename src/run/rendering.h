@@ -22,8 +22,14 @@ Result<RunJob> plan_cluster(const RunOptions& options, BackendKind kind, const s
 // Shell scripts that do the same.
 std::string local_script(const RunJob& job);
 std::string ssh_script(const RunJob& job);
-// What sbatch is given: one step with all workers, ranks and hosts from Slurm.
-std::string slurm_script(const RunJob& job);
+// What sbatch is given: one step with all workers, ranks and hosts from Slurm. `files`: of a job
+// that is started; without them the output goes where Slurm puts it, and there is no secret.
+struct SlurmFiles {
+  std::string output{};  // of the tasks, as srun takes it: "/shared/out.%t"
+  std::string error{};
+  std::string secret{};
+};
+std::string slurm_script(const RunJob& job, const SlurmFiles& files = {});
 
 // A worker's variables and arguments as one line for a shell: "A=b ditask --package ...".
 std::string worker_line(const RunWorker& worker, const std::string& ditask);

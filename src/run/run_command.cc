@@ -217,6 +217,11 @@ class Attended {
     record_ = *std::move(claimed);
     if (const Status status = start_claimed(); !status.ok()) {
       (void)records_.undo_claim(record_.name);
+      // Ctrl-C reaches what a backend waits for as well.
+      if (const auto signal = signals_.next()) {
+        sink_.note("ended before the job began");
+        return kSignalCode + *signal;
+      }
       return complain(kProgram, status);
     }
     if (const Status status = records_.keep_claim(record_.name); !status.ok()) {

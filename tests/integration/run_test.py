@@ -125,6 +125,9 @@ class DryRun(RunTest):
         self.assertEqual(code, 0, err)
         rows = [self.resolved(w["command"][1:]) for w in json.loads(out)["workers"]]
         self.assertEqual(rows, self.table(["a"]))
+        devices = [w["environment"]["CUDA_VISIBLE_DEVICES"] for w in json.loads(out)["workers"]]
+        self.assertEqual(devices, ["0", "0", ""])  # every host counts its own
+        self.assertIn("a is there twice", self.mistake("run", *self.line, "--hosts", "a,b,a"))
 
     def test_A129_a_slurm_step_resolves_to_the_table(self):
         code, script, err = self.divisi("run", *self.line, "--backend", "slurm", "-o", "sh")
@@ -230,7 +233,7 @@ class DryRun(RunTest):
         self.assertIn("--dry-run", err)
 
     def test_what_a_printing_backend_hints_at(self):
-        for backend, program in (("slurm", "sbatch"), ("dijob", "sh"), ("job", "sh")):
+        for backend, program in (("dijob", "sh"), ("job", "sh")):
             code, out, err = self.divisi("run", "--workers", 1, "--backend", backend, "--", "true")
             self.assertEqual((code, out), (125, ""), err)
             self.assertTrue(err.endswith(f"--backend {backend} --dry-run -o sh | {program}\n"), err)
