@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -288,6 +289,23 @@ def test_a_detached_job_outlives_its_supervisor_and_is_known(site):
     assert site.divisi("jobs", "-o", "name")[1] == ""
 
 
+@pytest.mark.long
+def test_nothing_is_left_of_a_run_that_is_killed_at_any_moment(site, tmp_path):
+    for i in range(50 if os.environ.get("DIVISI_SOAK") == "1" else 10):
+        run = site.start(*site.on_slurm("--name", f"k{i}", "--", "sleep", "600", workers=1))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.process.wait(random.uniform(0, 2))
+        run.process.kill()
+        run.process.wait()
+
+    def states():
+        return {job["state"] for job in json.loads(site.divisi("jobs", "-o", "json")[1])}
+
+    eventually(lambda: states() <= {"Stopped", "Failed"}, lambda: site.divisi("jobs")[1])
+    eventually(lambda: not site.slurm.jobs(), lambda: site.slurm.ask("squeue"))
+
+
+@pytest.mark.long
 def test_why_a_job_waits_is_said_and_a_timeout_ends_it(site):
     code, out, err = site.divisi(*site.on_slurm("--name", "first", "--detach", "--", "sh", "-c", WAIT, workers=CPUS))
     assert code == 0, err

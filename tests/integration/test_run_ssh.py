@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 
 import pytest
 
@@ -51,8 +53,8 @@ def ip(*arguments):
     assert done.returncode == 0, f"ip {' '.join(map(str, arguments))}: {done.stderr.strip()}"
 
 
-def eventually(holds, complaint=lambda: "it never held"):
-    end = time.monotonic() + DEADLINE
+def eventually(holds, complaint=lambda: "it never held", seconds=DEADLINE):
+    end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, complaint()
         time.sleep(0.02)
@@ -153,9 +155,9 @@ class Run:
         code = self.process.wait(DEADLINE)
         return code, self.text(self.out), self.text(self.err)
 
-    def wait_until_printed(self, text, times=1):
+    def wait_until_printed(self, text, times=1, stream=None):
         def printed():
-            if self.text(self.out).count(text) >= times:
+            if self.text(stream or self.out).count(text) >= times:
                 return True
             assert self.process.poll() is None, f"{self.text(self.out)}\n{self.text(self.err)}"
             return False
@@ -411,9 +413,74 @@ def test_a_detached_job_goes_on_is_followed_and_started_again(site, tmp_path):
     assert site.divisi("jobs", "-o", "name")[1] == ""
 
 
+@pytest.mark.long
 def test_a_timeout_ends_the_job(site):
     code, out, err = site.divisi(*site.on_hosts("--name", "slow", "--timeout", "3s", "--", "sleep", "600"))
     assert code == 124, err
+    site.assert_nothing_left()
+
+
+def test_a_saved_file_starts_the_job_again_with_the_new_code(site, tmp_path):
+    folder = package(tmp_path / "pkg")
+    (folder / "my_module.py").write_text("def main():\n    print('first')\n")
+    run = site.start(*site.on_hosts("-p", folder, "-m", "my_module.main", "--watch", "--name", "watched", workers=1,
+                                    hosts=ADDRESSES[0]))
+    run.wait_until_printed("waiting for a change", stream=run.err)
+    fresh = tmp_path / "fresh"
+    fresh.write_text("def main():\n    print('second')\n")
+    fresh.replace(folder / "my_module.py")
+    run.wait_until_printed("[node 0] second")
+    run.process.send_signal(signal.SIGINT)
+    assert run.wait()[0] == 130
+    site.assert_nothing_left()
+
+
+def test_a_zip_travels_whole(site, tmp_path):
+    with zipfile.ZipFile(tmp_path / "pkg.zip", "w") as archive:
+        archive.writestr("my_module.py", GREETING)
+    code, out, err = site.divisi(*site.on_hosts("-p", tmp_path / "pkg.zip", "-m", "my_module.main"))
+    assert code == 0, f"{out}\n{err}"
+    assert printed(out, "heard") == ["[node 0] heard: Hi from 1", "[node 0] heard: Hi from 2"]
+    site.assert_nothing_left()
+
+
+def test_a_host_that_cannot_keep_the_package(site, tmp_path):
+    err = mistake(site, *site.on_hosts("-p", package(tmp_path / "pkg"), "-m", "my_module.main", "--remote-folder",
+                                       "/proc/divisi"))
+    assert f"host {ADDRESSES[0]}: making /proc/divisi" in err
+    err = mistake(site, *site.on_hosts("-p", tmp_path / "pkg", "-m", "my_module.main", "--remote-folder", "here"))
+    assert "--remote-folder here" in err
+
+
+@pytest.mark.long
+def test_nothing_is_left_of_a_run_that_is_killed_at_any_moment(site, tmp_path):
+    folder = package(tmp_path / "pkg")
+    for i in range(50 if os.environ.get("DIVISI_SOAK") == "1" else 10):
+        (folder / "my_module.py").write_text(f"import time\ndef main():\n    time.sleep(600 + {i})\n")
+        run = site.start(*site.on_hosts("-p", folder, "-m", "my_module.main", "--name", f"k{i}"))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.process.wait(random.uniform(0, 3))
+        run.process.kill()
+        run.process.wait()
+    site.assert_nothing_left()
+    for job in json.loads(site.divisi("jobs", "-o", "json")[1]):
+        assert job["state"] in ("Stopped", "Failed"), job
+
+
+@pytest.mark.long
+def test_both_sides_notice_a_network_that_fails(site):
+    run = site.start(*site.on_hosts("--name", "parted", "--grace", "1s", "--", "sh", "-c", WAIT))
+    run.wait_until_printed("waiting", 3)
+    pids = site.pids(3)
+    ip("-n", site.switch, "link", "set", "port1", "down")
+    try:
+        # ssh gives up after a minute; so does the host.
+        eventually(lambda: run.process.poll() is not None, lambda: "it goes on without its host", 240)
+        assert run.wait()[0] == 125
+        assert f"host {ADDRESSES[1]}: " in site.record("parted")["reason"]
+        eventually(lambda: not any(map(alive, pids)), lambda: "a worker goes on without its connection", 240)
+    finally:
+        ip("-n", site.switch, "link", "set", "port1", "up")
     site.assert_nothing_left()
 
 
