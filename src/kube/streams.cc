@@ -1,6 +1,7 @@
 #include "kube/streams.h"
 
 #include "http/websocket.h"
+#include "kube/time.h"
 
 #include <fmt/format.h>
 
@@ -41,6 +42,7 @@ std::unique_ptr<http::Call> read_log(Client& client, std::string_view space, std
       {"container", options.container},          {"follow", flag(options.follow)},
       {"previous", flag(options.previous)},      {"timestamps", flag(options.timestamps)},
       {"tailLines", count(options.tail_lines)},  {"sinceSeconds", count(options.since_seconds)},
+      {"sinceTime", options.since_time ? rfc3339(*options.since_time) : ""},
       {"limitBytes", count(options.limit_bytes)}};
   http::CallOptions call;
   call.deadline = io::Duration(0);  // a followed log lasts as long as its pod

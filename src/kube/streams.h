@@ -3,6 +3,7 @@
 
 #include "kube/client.h"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +21,8 @@ struct LogOptions {
   bool timestamps = false;
   std::optional<std::int64_t> tail_lines{};
   std::optional<std::int64_t> since_seconds{};
+  // Whole seconds count: the server passes no parts of them on.
+  std::optional<std::chrono::system_clock::time_point> since_time{};
   std::optional<std::int64_t> limit_bytes{};
 };
 

@@ -2,8 +2,8 @@
 #include "json/yaml.h"
 #include "kube/session.h"
 #include "run/backend.h"
+#include "run/cluster_backend.h"
 #include "run/local_backend.h"
-#include "run/package_zip.h"
 #include "run/rendering.h"
 #include "run/slurm_backend.h"
 #include "run/ssh_backend.h"
@@ -20,50 +20,6 @@ namespace {
 constexpr const char* kDijobApi = "/apis/diengine.opendilab.org/v2alpha1";
 // A cluster that is there answers in milliseconds; somebody waits for the job meanwhile.
 constexpr std::chrono::seconds kAskCluster{3};
-
-// Prints its jobs; another program starts them (kubectl: the printed script says how).
-class PrintingBackend : public Backend {
- public:
-  explicit PrintingBackend(BackendKind kind) : kind_(kind) {}
-
-  BackendKind kind() const noexcept override { return kind_; }
-
-  Result<RunJob> plan(const RunOptions& options, const std::string& entry) const override {
-    return plan_cluster(options, kind_, entry);
-  }
-
-  Result<std::vector<json::Value>> documents(const RunJob& job,
-                                             const PackageCut* package) const override {
-    DIVISI_TRY(const std::string zip, zip_for_config_map(package));
-    return kind_ == BackendKind::kDijob ? dijob_documents(job, zip) : job_documents(job, zip);
-  }
-
-  Result<std::string> script(const RunJob& job, const PackageCut* package) const override {
-    DIVISI_TRY(const std::vector<json::Value> objects, documents(job, package));
-    return kubectl_script(job, objects);
-  }
-
-  Status start(const RunJob&, const PackageCut*, const JobRecords&, JobRecord&, int,
-               OutputSink&) override {
-    return only_prints();
-  }
-  Status refresh(const JobRecords&, JobRecord&) override { return only_prints(); }
-  Status follow(const JobRecords&, JobRecord&, const FollowOptions&, OutputSink&) override {
-    return only_prints();
-  }
-  Status stop(const JobRecords&, JobRecord&, bool) override { return only_prints(); }
-  Status remove(const JobRecords&, const JobRecord&) override { return only_prints(); }
-
- private:
-  Status only_prints() const {
-    return make_status(Code::kUnavailable,
-                       "the backend {0} of this version prints its jobs: divisi run ... --backend "
-                       "{0} --dry-run -o sh | sh",
-                       backend_name(kind_));
-  }
-
-  const BackendKind kind_;
-};
 
 std::string cluster_name(const kube::Config& config) {
   return config.context.empty() ? config.server : config.context;
@@ -85,11 +41,15 @@ Result<json::Value> ask(kube::Session& session, const std::string& path) {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> make_backend(BackendKind kind, const RunOptions&) {
-  if (kind == BackendKind::kLocal) return make_local_backend();
-  if (kind == BackendKind::kSsh) return make_ssh_backend();
-  if (kind == BackendKind::kSlurm) return make_slurm_backend();
-  return std::unique_ptr<Backend>(std::make_unique<PrintingBackend>(kind));
+Result<std::unique_ptr<Backend>> make_backend(BackendKind kind, const RunOptions& options) {
+  switch (kind) {
+    case BackendKind::kLocal: return make_local_backend();
+    case BackendKind::kSsh: return make_ssh_backend();
+    case BackendKind::kSlurm: return make_slurm_backend();
+    case BackendKind::kDijob:
+    case BackendKind::kJob: return make_cluster_backend(kind, options);
+  }
+  return failure(Code::kInternal, "there is no backend {}", static_cast<int>(kind));
 }
 
 Status wait_until_ended(Backend& backend, const JobRecords& records, JobRecord& record) {
@@ -115,10 +75,7 @@ BackendChoice choose_backend(const RunOptions& options) {
   const std::string name = cluster_name((*session)->config());
   const auto found = ask(**session, kDijobApi);
   if (found) {
-    return local(
-        fmt::format("the cluster {} has the type DIJob, but this version only prints such jobs "
-                    "(--backend dijob --dry-run)",
-                    name));
+    return {BackendKind::kDijob, fmt::format("the cluster {} has the type DIJob", name)};
   }
   if (found.error().code() == Code::kNotFound) {
     return local(fmt::format("the cluster {} has no type DIJob", name));

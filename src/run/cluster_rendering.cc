@@ -1,5 +1,6 @@
 // The objects of a cluster: a DIJob, or a headless Service with Indexed Jobs.
 #include "http/base64.h"
+#include "run/cluster_objects.h"
 #include "run/rendering.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,6 @@
 namespace divisi::run {
 namespace {
 
-constexpr const char* kJobLabel = "divisi.opendilab.org/job";
 constexpr const char* kDefaultImage = "divisi/di-orchestrator:0.1.0";
 
 json::Value strings(const std::vector<std::string>& texts) {
@@ -107,7 +107,7 @@ struct PodWish {
 
 json::Value pod_spec(const RunJob& job, const PodWish& wish) {
   json::Value container;
-  container["name"] = "di-container";
+  container["name"] = kMainContainer;
   container["image"] = job.options.image.empty() ? kDefaultImage : job.options.image;
   if (!job.options.image_pull_policy.empty()) {
     container["imagePullPolicy"] = job.options.image_pull_policy;
@@ -126,6 +126,8 @@ json::Value pod_spec(const RunJob& job, const PodWish& wish) {
   }
   json::Value pod;
   pod["restartPolicy"] = "Never";
+  pod["terminationGracePeriodSeconds"] =
+      std::int64_t{std::chrono::ceil<std::chrono::seconds>(job.options.grace).count()};
   if (!job.options.service_account.empty()) {
     pod["serviceAccountName"] = job.options.service_account;
   }
@@ -190,6 +192,7 @@ json::Value indexed_job(const RunJob& job, const Group& group, const std::string
   spec["backoffLimit"] = 0;
   if (const auto seconds = deadline_seconds(job.options)) spec["activeDeadlineSeconds"] = *seconds;
   spec["template"]["metadata"]["labels"][kJobLabel] = job.name;
+  spec["template"]["metadata"]["annotations"][kFirstRankNote] = std::to_string(group.first);
   PodWish wish{.command = {}, .gpu = group.gpu, .environment = job.options.environment};
   // The rank is the completion index behind the groups before this one.
   wish.command = {

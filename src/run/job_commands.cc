@@ -81,6 +81,44 @@ void refresh(const JobRecords& records, JobRecord& record) {
   record.reason = status.message();
 }
 
+// DIJobs of the cluster that were not started here. `problem`: why they are not known.
+std::vector<JobRecord> jobs_without_record(const std::vector<JobRecord>& known, Status* problem) {
+  std::vector<JobRecord> others;
+  // Without a kubeconfig there is no cluster to ask.
+  if (choose_backend({}).kind != BackendKind::kDijob) return others;
+  const auto backend = make_backend(BackendKind::kDijob, {});
+  auto listed = backend ? (*backend)->list_others() : failure(backend.error());
+  if (!listed) {
+    *problem = listed.error();
+    return others;
+  }
+  for (JobRecord& other : *listed) {
+    const bool recorded = std::ranges::any_of(known, [&](const JobRecord& record) {
+      return record.name == other.name && record.backend == other.backend &&
+             record.data.find("uids") != nullptr &&
+             *record.data.find("uids") == *other.data.find("uids");
+    });
+    if (!recorded) others.push_back(std::move(other));
+  }
+  return others;
+}
+
+// The job of a record, or a DIJob of the cluster without one.
+struct FoundJob {
+  JobRecord record{};
+  bool recorded = true;
+};
+Result<FoundJob> find_job(const JobRecords& records, const std::string& name) {
+  auto record = records.load(name);
+  if (record) return FoundJob{*std::move(record), true};
+  if (record.error().code() != Code::kNotFound) return failure(record.error());
+  Status problem;
+  for (JobRecord& other : jobs_without_record({}, &problem)) {
+    if (other.name == name) return FoundJob{std::move(other), false};
+  }
+  return failure(record.error());
+}
+
 std::string print_records(const std::vector<JobRecord>& jobs, const std::string& format) {
   if (format == "table" || format == "wide") return job_table(jobs, format == "wide");
   if (format == "name") {
@@ -153,8 +191,9 @@ struct LogsRequest {
 Status print_logs(const LogsRequest& request) {
   auto records = our_records();
   if (!records) return records.error();
-  auto record = records->load(request.name);
-  if (!record) return record.error();
+  auto found = find_job(*records, request.name);
+  if (!found) return found.error();
+  JobRecord* const record = &found->record;
   auto backend = backend_of(*record);
   if (!backend) return backend.error();
   FollowOptions options;
@@ -182,14 +221,15 @@ Status print_logs(const LogsRequest& request) {
 }
 
 Status delete_job(const JobRecords& records, const std::string& name, bool now) {
-  auto record = records.load(name);
-  if (!record) return record.error();
+  auto found = find_job(records, name);
+  if (!found) return found.error();
+  JobRecord* const record = &found->record;
   auto backend = backend_of(*record);
   if (!backend) return backend.error();
   DIVISI_TRY_STATUS((*backend)->stop(records, *record, now));
   DIVISI_TRY_STATUS(wait_until_ended(**backend, records, *record));
   DIVISI_TRY_STATUS((*backend)->remove(records, *record));
-  return records.remove(name);
+  return found->recorded ? records.remove(name) : Status();
 }
 
 // The line of a job as one that starts it again: detached, under the same name.
@@ -199,6 +239,11 @@ Result<CommandLine> line_of(const JobRecord& record) {
   line.given["name"] = {{record.name}, "the command line"};
   line.given["detach"] = {{"true"}, "the command line"};
   line.given["backend"] = {{record.backend}, "the command line"};
+  // The same cluster, whatever the kubeconfig says by now.
+  for (const char* const flag : {"kubeconfig", "context", "namespace"}) {
+    const std::string value(record.data.string_at({flag}));
+    if (!value.empty()) line.given[flag] = {{value}, "the job's record"};
+  }
   return line;
 }
 
@@ -243,6 +288,9 @@ int jobs_main(Words words) {
     std::vector<std::string> problems;
     std::vector<JobRecord> jobs = records->list(&problems);
     for (JobRecord& job : jobs) refresh(*records, job);
+    Status away;
+    for (JobRecord& other : jobs_without_record(jobs, &away)) jobs.push_back(std::move(other));
+    if (!away.ok()) problems.push_back(away.message());
     if (running) std::erase_if(jobs, [](const JobRecord& job) { return has_ended(job.state); });
     for (const std::string& problem : problems) {
       complain("divisi jobs", make_status(Code::kInvalid, "{}", problem));
@@ -281,8 +329,9 @@ int describe_main(Words words) {
     if (const auto code = parse_words(app, std::move(words))) return *code;
     const auto records = our_records();
     if (!records) return complain("divisi describe", records.error());
-    auto record = records->load(name);
-    if (!record) return complain("divisi describe", record.error());
+    auto found = find_job(*records, name);
+    if (!found) return complain("divisi describe", found.error());
+    JobRecord* const record = &found->record;
     refresh(*records, *record);
     if (format == "json") return print_all(json::print(to_json(*record), 2) + "\n");
     if (format == "yaml") return print_all(json::print_yaml(to_json(*record)));

@@ -169,6 +169,14 @@ Status rename_folder(const std::string& from, const std::string& to) {
   return errno_failure("renaming", from);
 }
 
+Result<JobRecord> read_record(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const auto in_file = [&](const Status& status) { return status.with_context(path); };
+  DIVISI_TRY(const json::Value value, json::parse(text).map_error(in_file));
+  return record_from(value).map_error(in_file);
+}
+
 Status set_aside(const std::string& folder, const std::string& old) {
   std::error_code error;
   // A start that was killed halfway may have left the old one alone.
@@ -341,10 +349,11 @@ Result<JobRecord> JobRecords::load(std::string_view name) const {
     return failure(Code::kNotFound, "there is no job {}{}; divisi jobs lists them", name,
                    did_you_mean(name, names));
   }
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const auto in_file = [&](const Status& status) { return status.with_context(path); };
-  DIVISI_TRY(const json::Value value, json::parse(text).map_error(in_file));
-  return record_from(value).map_error(in_file);
+  return read_record(path);
+}
+
+Result<JobRecord> JobRecords::load_set_aside(std::string_view name) const {
+  return read_record(old_folder(name) + "/record.json");
 }
 
 Result<JobRecord> JobRecords::load_settled(std::string_view name) const {

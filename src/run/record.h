@@ -89,6 +89,8 @@ class JobRecords {
   Status undo_claim(std::string_view name) const;
   Status save(const JobRecord& record) const;
   Result<JobRecord> load(std::string_view name) const;  // kNotFound with the nearest name
+  // The record of the job before, while claim() has set it aside.
+  Result<JobRecord> load_set_aside(std::string_view name) const;
   // The same, settled: what its supervisor wrote last, also when that has ended meanwhile.
   Result<JobRecord> load_settled(std::string_view name) const;
   // All of them, by name. Records that cannot be read are left out and named in `problems`.

@@ -10,6 +10,7 @@ archive of that is what containerd imports. Pods say `imagePullPolicy: Never`.
 import hashlib
 import io
 import json
+import os
 import pathlib
 import platform
 import re
@@ -126,4 +127,4 @@ def libraries(program):
     if done.returncode != 0 or "not found" in done.stdout:
         raise Problem(f"cannot tell the libraries of {program}: {last_line(done.stdout + done.stderr)}")
     paths = re.findall(r"^\s*(?:\S+ => )?(/\S+) \(0x", done.stdout, re.MULTILINE)
-    return {path: pathlib.Path(path) for path in paths}
+    return {os.path.normpath(path): pathlib.Path(path) for path in paths}

@@ -1,0 +1,225 @@
+"""divisi run with the backends dijob and job, on a real Kubernetes."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from dijob.programs import BUILD
+from harness import DEADLINE, Output, answers, command, succeed, wait_for
+
+DIVISI = BUILD / "bin" / "divisi"
+IMAGE = "docker.io/local/run:1"
+SPACE = "run"
+LABEL = "divisi.opendilab.org/job"
+LONG = 300  # seconds; only a hang ever waits for it
+BACKENDS = ("dijob", "job")
+KINDS = "dijobs,jobs,pods,services,configmaps,secrets"
+
+GREETING = """
+import queue
+
+from divisi import task
+
+
+def main():
+    with task.start():
+        node = task.router.node_id
+        if node == 0:
+            heard = queue.Queue()
+            task.on("greeting", heard.put)
+            for _ in range(2):
+                print("heard:", heard.get(timeout=60))
+        else:
+            task.emit("greeting", f"Hi from {node}", only_remote=True)
+"""
+
+
+class Cli:
+    """`divisi` with records, settings and a kubeconfig of its own."""
+
+    def __init__(self, instance, folder, space):
+        self.folder = folder
+        self.kubeconfig = folder / "kubeconfig"
+        shutil.copy(instance.kubeconfig, self.kubeconfig)
+        self.kubeconfig.chmod(0o600)
+        subprocess.run([instance.program, "config", "set-context", "--current", f"--namespace={space}",
+                        "--kubeconfig", self.kubeconfig], check=True, capture_output=True)
+        self.environment = {"HOME": str(folder), "PATH": os.environ["PATH"], "KUBECONFIG": str(self.kubeconfig)}
+        self.processes = []
+
+    def start(self, *arguments):
+        out, err = (self.folder / f"{name}-{len(self.processes)}" for name in ("out", "err"))
+        with out.open("w") as stdout, err.open("w") as stderr:
+            process = subprocess.Popen([DIVISI, *map(str, arguments)], env=self.environment, cwd=self.folder,
+                                       stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+        process.said, process.noted = out.read_text, err.read_text
+        self.processes.append(process)
+        return process
+
+    def __call__(self, *arguments):
+        """Exit code, standard output and standard error."""
+        process = self.start(*arguments)
+        return process.wait(LONG), process.said(), process.noted()
+
+    def must(self, *arguments):
+        code, out, err = self(*arguments)
+        assert code == 0, (arguments, out, err)
+        return out
+
+    def mistake(self, *arguments):
+        """The one line of an error."""
+        code, out, err = self(*arguments)
+        lines = [line for line in err.splitlines() if ", because " not in line]
+        assert code in (2, 125) and out == "" and len(lines) == 1, (arguments, code, out, err)
+        return lines[0]
+
+    def run(self, backend, *arguments, workers=1):
+        return ("run", "--workers", workers, "--backend", backend, "--image", IMAGE, "--image-pull-policy", "Never",
+                *arguments)
+
+    def close(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(node):
+    # Where ditask looks for the Python package beside itself, and that for its library.
+    files = [f"{file}=/usr/{file.relative_to(BUILD)}" for file in sorted((BUILD / "python" / "divisi").rglob("*"))
+             if file.is_file() and not {"__pycache__", "tune", "_ding_shim"} & set(file.parts)]
+    files.append(f"{BUILD}/lib/libdivisi.so.0=/usr/lib/libdivisi.so.0")
+    succeed("image", "--name", node.name, IMAGE, f"{BUILD}/bin/ditask=/usr/bin/ditask", *files, "--busybox", "--python",
+            "--libraries")
+    node.kubectl("create", "namespace", SPACE)
+    real = json.loads(node.kubectl("get", "nodes", "-o", "json"))["items"][0]["metadata"]["name"]
+    gpus = {"nvidia.com/gpu": "2"}
+    node.kubectl("patch", "node", real, "--subresource=status", "--type=merge", "-p",
+                 json.dumps({"status": {"capacity": gpus, "allocatable": gpus}}))
+    yield node
+    node.kubectl("patch", "node", real, "--subresource=status", "--type=json", "-p", json.dumps(
+        [{"op": "remove", "path": f"/status/{key}/nvidia.com~1gpu"} for key in ("capacity", "allocatable")]))
+    node.kubectl("delete", "namespace", SPACE)
+
+
+@pytest.fixture
+def cli(cluster, tmp_path):
+    cli = Cli(cluster, tmp_path, SPACE)
+    yield cli
+    cli.close()
+
+
+def objects(instance, name, space=SPACE):
+    """What is there of a job: kinds and names."""
+    found = set()
+    for kind in KINDS.split(","):
+        items = json.loads(instance.kubectl("-n", space, "get", kind, "-o", "json"))["items"]
+        found |= {f"{kind}/{item['metadata']['name']}" for item in items
+                  if re.match(rf"(di-)?{name}(-|$)", item["metadata"]["name"])}
+    return found
+
+
+def wait_until_gone(instance, name):
+    wait_for(f"all of {name} to go", lambda: not objects(instance, name))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_greeting_of_three_workers_of_which_two_have_a_gpu(cluster, cli, backend):
+    package = cli.folder / "pkg"
+    package.mkdir()
+    (package / "my_module.py").write_text(GREETING)
+    name = f"greet-{backend}"
+    code, out, err = cli(*cli.run(backend, "--gpus", 2, "-p", package, "-m", "my_module.main", "--topology", "star",
+                                  "--name", name, workers=3))
+    assert code == 0, (out, err)
+    heard = ["[node 0] heard: Hi from 1", "[node 0] heard: Hi from 2"]
+    assert sorted(line for line in out.splitlines() if "heard" in line) == heard, (out, err)
+    assert f"job {name}: 3 workers of my_module.main, backend {backend}" in err
+    pods = json.loads(cluster.kubectl("-n", SPACE, "get", "pods", "-o", "json"))["items"]
+    limits = [pod["spec"]["containers"][0].get("resources", {}).get("limits", {}) for pod in sorted(
+        (pod for pod in pods if pod["metadata"]["name"].startswith(name)), key=lambda pod: pod["metadata"]["name"])]
+    assert [each.get("nvidia.com/gpu") for each in limits] == ["1", "1", None]
+    assert sorted(cli.must("logs", name).splitlines()) == sorted(out.splitlines())
+    worker = cli.must("logs", name, "--task", "worker").splitlines()
+    assert worker == [line for line in out.splitlines() if line.startswith("[node 2]")]
+    table = cli.must("jobs").splitlines()[1].split()
+    assert table[:5] == [name, backend, "Succeeded", "3", "0"]
+    described = cli.must("describe", name)
+    assert re.search(r"State: +Succeeded", described) and described.count("Succeeded") == 4, described
+    cli.must("delete", name)
+    wait_until_gone(cluster, name)
+    assert cli.must("jobs", "-o", "name") == ""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_exit_codes_are_those_of_the_first_worker_that_fails(cluster, cli, backend):
+    fail = 'if [ "$DITASK_NODE_ID" = 0 ]; then {}; fi; exec sleep 600'
+    # Of `job` the two kinds of workers are two Jobs: the failure of one ends the other.
+    for number, (script, code, words) in enumerate((("echo failing; exit 3", 3, "exit code 3"),
+                                                    ("kill -KILL $$", 137, "SIGKILL"))):
+        name = f"fail-{backend}-{number}"
+        ended = cli(*cli.run(backend, "--gpus", 1, "--name", name, "--grace", "1s", "--", "sh", "-c",
+                             fail.format(script), workers=2))
+        assert ended[0] == code, ended
+        assert words in ended[2] and "failed" in ended[2], ended
+        if code == 3:
+            assert "[node 0] failing\n" in ended[1], ended
+        cli.must("delete", "--now", name)
+        wait_until_gone(cluster, name)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_interrupted_job_leaves_nothing(cluster, cli, backend):
+    name = f"stop-{backend}"
+    script = "trap 'echo saving; exit 0' TERM; echo waiting; while :; do sleep 0.1; done"
+    run = cli.start(*cli.run(backend, "--name", name, "--", "sh", "-c", script, workers=2))
+    wait_for("both to run", lambda: run.said().count("waiting") == 2, LONG)
+    run.send_signal(signal.SIGINT)
+    assert run.wait(LONG) == 130, run.noted()
+    assert run.said().count("saving") == 2, run.said() + run.noted()
+    wait_until_gone(cluster, name)
+    assert "Stopped" in cli.must("jobs")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_detached_job_is_found_followed_and_deleted(cluster, cli, backend):
+    name = f"train-{backend}"
+    script = "i=0; while :; do echo line $i; i=$((i+1)); sleep 0.05; done"
+    line = cli.run(backend, "--name", name, "--grace", "1s", "--detach", "--", "sh", "-c", script, workers=2)
+    assert cli.must(*line) == name + "\n"
+    # Its name is taken; the job stays as it is.
+    assert f"a job {name} is" in cli.mistake(*line)
+    follow = cli.start("logs", "-f", name)
+    wait_for("lines of both", lambda: all(f"[node {node}] line 20\n" in follow.said() for node in (0, 1)), LONG)
+    assert wait_for("two running workers", lambda: f"{backend}    Running  2/2" in cli.must("jobs").replace(
+        f"{backend}  ", f"{backend}    ") or re.search(r"Running +2/2", cli.must("jobs")))
+    # Another person's records: the name is taken in the cluster.
+    other = Cli(cluster, cli.folder / "other", SPACE) if (cli.folder / "other").mkdir() is None else None
+    said = other.mistake(*other.run(backend, "--name", name, "--detach", "--", "true", workers=2))
+    assert f"{name}" in said and "left alone" in said, said
+    if backend == "dijob":
+        assert re.search(rf"{name} +dijob +Running", other.must("jobs"))
+        assert "[node 1] line 0\n" in other.must("logs", name, "--task", "1")
+        assert re.search(r"State: +Running", other.must("describe", name))
+    cli.must("restart", "--now", name)
+    wait_for("the follower to see the end", lambda: follow.poll() is not None, LONG)
+    for node in (0, 1):  # every line, in order, none twice
+        numbers = [int(n) for n in re.findall(rf"^\[node {node}\] line (\d+)$", follow.said(), re.MULTILINE)]
+        assert numbers == list(range(len(numbers)))
+    wait_for("the new one to run", lambda: re.search(rf"{name} +{backend} +Running +2/2 +- +1 ", cli.must("jobs")), LONG)
+    cli.must("delete", name)
+    wait_until_gone(cluster, name)
+
+
+def test_a_job_that_cannot_start_says_why_and_ends_with_its_timeout(cluster, cli):
+    code, out, err = cli("run", "--workers", 1, "--backend", "dijob", "--image", "docker.io/local/missing:1",
+                         "--image-pull-policy", "Never", "--name", "missing", "--timeout", "10s", "--delete", "--", "true")
+    assert code == 124 and out == "", (code, out, err)
+    assert re.search(r"pod missing-worker-0 does not start \(ImagePull\): .*ErrImageNeverPull", err), err
+    wait_until_gone(cluster, "missing")
