@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <filesystem>
 #include <poll.h>
 #include <set>
 #include <sys/epoll.h>
@@ -33,10 +32,11 @@ std::chrono::seconds grace_of(const JobRecord& record) {
   return std::chrono::seconds(record.data.int_at({"graceSeconds"}).value_or(30));
 }
 
-// A job without a record here (a DIJob of somebody else) has nothing to save.
+// A DIJob of somebody else has no record here, and a job that was started again meanwhile has a
+// newer one.
 Status save_where_recorded(const JobRecords& records, const JobRecord& record) {
-  std::error_code error;
-  if (!std::filesystem::exists(records.job_folder(record.name), error)) return {};
+  const auto kept = records.load(record.name);
+  if (!kept || kept->data.string_at({"run"}) != record.data.string_at({"run"})) return {};
   return records.save(record);
 }
 

@@ -18,6 +18,13 @@ json::Value strings(const std::vector<std::string>& texts) {
   return array;
 }
 
+// As a container gets it: Kubernetes replaces $(NAME), and takes $$ for a dollar.
+std::string literal(const std::string& text) {
+  std::string made;
+  for (const char c : text) made.append(c == '$' ? 2 : 1, c);
+  return made;
+}
+
 json::Value metadata(const RunJob& job, const std::string& name) {
   json::Value value;
   value["name"] = name;
@@ -117,7 +124,7 @@ json::Value pod_spec(const RunJob& job, const PodWish& wish) {
   for (const auto& [name, value] : wish.environment) {
     json::Value variable;
     variable["name"] = name;
-    variable["value"] = value;
+    variable["value"] = literal(value);
     variables.push_back(std::move(variable));
   }
   if (!variables.empty()) container["env"] = std::move(variables);
@@ -138,7 +145,7 @@ json::Value pod_spec(const RunJob& job, const PodWish& wish) {
 
 std::vector<std::string> ditask_words(const RunJob& job, bool gpu) {
   std::vector<std::string> words{"ditask"};
-  for (std::string& word : shared_arguments(job, gpu)) words.push_back(std::move(word));
+  for (const std::string& word : shared_arguments(job, gpu)) words.push_back(literal(word));
   return words;
 }
 

@@ -16,7 +16,7 @@ DIVISI = BUILD / "bin" / "divisi"
 IMAGE = "docker.io/local/run:1"
 SPACE = "run"
 LABEL = "divisi.opendilab.org/job"
-LONG = 300  # seconds; only a hang ever waits for it
+LONG = 100  # seconds; only a hang ever waits for it
 BACKENDS = ("dijob", "job")
 KINDS = "dijobs,jobs,pods,services,configmaps,secrets"
 
@@ -97,7 +97,7 @@ def cluster(node):
     files.append(f"{BUILD}/lib/libdivisi.so.0=/usr/lib/libdivisi.so.0")
     succeed("image", "--name", node.name, IMAGE, f"{BUILD}/bin/ditask=/usr/bin/ditask", *files, "--busybox", "--python",
             "--libraries")
-    node.kubectl("create", "namespace", SPACE)
+    node.run_kubectl("create", "namespace", SPACE)
     real = json.loads(node.kubectl("get", "nodes", "-o", "json"))["items"][0]["metadata"]["name"]
     gpus = {"nvidia.com/gpu": "2"}
     node.kubectl("patch", "node", real, "--subresource=status", "--type=merge", "-p",
@@ -113,6 +113,13 @@ def cli(cluster, tmp_path):
     cli = Cli(cluster, tmp_path, SPACE)
     yield cli
     cli.close()
+
+
+def write_package(cli):
+    package = cli.folder / "pkg"
+    package.mkdir()
+    (package / "my_module.py").write_text(GREETING)
+    return package
 
 
 def objects(instance, name, space=SPACE):
@@ -131,9 +138,7 @@ def wait_until_gone(instance, name):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_greeting_of_three_workers_of_which_two_have_a_gpu(cluster, cli, backend):
-    package = cli.folder / "pkg"
-    package.mkdir()
-    (package / "my_module.py").write_text(GREETING)
+    package = write_package(cli)
     name = f"greet-{backend}"
     code, out, err = cli(*cli.run(backend, "--gpus", 2, "-p", package, "-m", "my_module.main", "--topology", "star",
                                   "--name", name, workers=3))
@@ -161,17 +166,24 @@ def test_the_greeting_of_three_workers_of_which_two_have_a_gpu(cluster, cli, bac
 def test_exit_codes_are_those_of_the_first_worker_that_fails(cluster, cli, backend):
     fail = 'if [ "$DITASK_NODE_ID" = 0 ]; then {}; fi; exec sleep 600'
     # Of `job` the two kinds of workers are two Jobs: the failure of one ends the other.
-    for number, (script, code, words) in enumerate((("echo failing; exit 3", 3, "exit code 3"),
+    for number, (script, code, words) in enumerate((("echo failing; exit 3", 1, "exit code 1"),
                                                     ("kill -KILL $$", 137, "SIGKILL"))):
         name = f"fail-{backend}-{number}"
         ended = cli(*cli.run(backend, "--gpus", 1, "--name", name, "--grace", "1s", "--", "sh", "-c",
                              fail.format(script), workers=2))
         assert ended[0] == code, ended
         assert words in ended[2] and "failed" in ended[2], ended
-        if code == 3:
+        if code == 1:
             assert "[node 0] failing\n" in ended[1], ended
         cli.must("delete", "--now", name)
         wait_until_gone(cluster, name)
+
+
+def test_a_worker_that_cannot_listen_gives_the_job_ditasks_code(cluster, cli):
+    code, out, err = cli(*cli.run("dijob", "--name", "deaf", "--env", "DI_NODES=192.0.2.1", "--delete", "-p",
+                                  write_package(cli), "-m", "my_module.main"))
+    assert code == 3 and "worker 0 (pod deaf-worker-0) ended with exit code 3" in err, (code, out, err)
+    wait_until_gone(cluster, "deaf")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -197,12 +209,13 @@ def test_a_detached_job_is_found_followed_and_deleted(cluster, cli, backend):
     assert f"a job {name} is" in cli.mistake(*line)
     follow = cli.start("logs", "-f", name)
     wait_for("lines of both", lambda: all(f"[node {node}] line 20\n" in follow.said() for node in (0, 1)), LONG)
-    assert wait_for("two running workers", lambda: f"{backend}    Running  2/2" in cli.must("jobs").replace(
-        f"{backend}  ", f"{backend}    ") or re.search(r"Running +2/2", cli.must("jobs")))
-    # Another person's records: the name is taken in the cluster.
-    other = Cli(cluster, cli.folder / "other", SPACE) if (cli.folder / "other").mkdir() is None else None
+    wait_for("two running workers", lambda: re.search(rf"{name} +{backend} +Running +2/2 +- +0 ", cli.must("jobs")))
+    # For another person, with records of their own, the cluster has the name.
+    elsewhere = cli.folder / "other"
+    elsewhere.mkdir()
+    other = Cli(cluster, elsewhere, SPACE)
     said = other.mistake(*other.run(backend, "--name", name, "--detach", "--", "true", workers=2))
-    assert f"{name}" in said and "left alone" in said, said
+    assert name in said and "left alone" in said, said
     if backend == "dijob":
         assert re.search(rf"{name} +dijob +Running", other.must("jobs"))
         assert "[node 1] line 0\n" in other.must("logs", name, "--task", "1")
