@@ -13,6 +13,13 @@ import pytest
 
 DIVISI = Path(os.environ["DIVISI_BUILD"]) / "bin" / "divisi"
 
+
+@pytest.fixture(autouse=True)
+def own_records(tmp_path, monkeypatch):
+    """Records of jobs in a folder of this test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 JOB = """
 apiVersion: diengine.opendilab.org/v2alpha1
 kind: DIJob
@@ -167,7 +174,7 @@ def test_wrong_input_is_one_line(tmp_path):
     other = tmp_path / "other.yaml"
     other.write_text("kind: Deployment\nmetadata: {name: x}\n")
     for arguments, text in [(["none.yaml"], "cannot read none.yaml"), ([other], "kind Deployment needs a cluster"),
-                            ([other, "--bakend", "local"], "not expected")]:
+                            ([other, "--bakend", "local"], "did you mean --backend?")]:
         done = subprocess.run([DIVISI, "run", *arguments], capture_output=True, text=True, timeout=60)
         assert done.returncode == 2
         assert text in done.stderr and done.stderr.count("\n") == 1, done.stderr

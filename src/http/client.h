@@ -45,6 +45,8 @@ struct ClientOptions {
   std::function<Result<std::shared_ptr<const io::TlsContext>>()> tls{};
   std::string server_name{};   // to verify instead of the host
   std::optional<Url> proxy{};  // http proxy; https goes through it with CONNECT
+  // Where the server listens, if not at its host and port: a Unix socket.
+  std::optional<io::Address> place{};
   std::size_t max_connections = 64;
   io::Duration connect_timeout = std::chrono::seconds(10);  // name, TCP, proxy and TLS together
   io::Duration keep_alive = std::chrono::seconds(60);       // an unused connection is closed then

@@ -29,6 +29,7 @@ class Connecting final : public std::enable_shared_from_this<Connecting> {
     io::Address where;
     where.host = first.host;
     where.port = first.port;
+    if (options_.place) where = *options_.place;
     step_ = reactor_.dial(where, left(), [weak = weak_from_this()](auto stream) {
       if (const auto self = weak.lock()) self->on_dialled(std::move(stream));
     });

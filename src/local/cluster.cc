@@ -171,6 +171,7 @@ class MemoryCluster final : public Cluster {
   void see(const kube::MemoryStore::Change& change) {
     if (change.collection == kPodsOfJob) {
       note_failure(change.object);
+      if (options_.on_pod) options_.on_pod(change.object, change.type == "DELETED");
       if (change.type == "DELETED")
         reactor_.post([this, weak = std::weak_ptr(alive_)] {
           if (weak.lock() != nullptr) end_if_empty();

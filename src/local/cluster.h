@@ -40,6 +40,8 @@ struct ClusterOptions {
   std::function<void(std::string_view line)> on_limit{};
   // A new phase of the job, with the message of its condition.
   std::function<void(std::string_view phase, std::string_view message)> on_phase{};
+  // A pod that has changed, or that was removed (as it was then). Nobody may be asked meanwhile.
+  std::function<void(const json::Value& pod, bool removed)> on_pod{};
 };
 
 class Cluster {

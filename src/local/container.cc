@@ -106,15 +106,19 @@ class ThreadContainer final : public Container {
     if (!process_ || process_->reaped()) return;
     // bwrap, the first process of the namespace, and the command below that.
     const pid_t command = only_child(only_child(process_->pid()));
-    if (command == 0 || ::kill(command, SIGTERM) != 0) static_cast<void>(process_->kill(SIGKILL));
+    if (command == 0 || ::kill(command, SIGTERM) != 0) kill_group();
   }
 
   void kill() override {
     const std::lock_guard lock(mutex_);
-    if (process_ && !process_->reaped()) static_cast<void>(process_->kill(SIGKILL));
+    if (process_ && !process_->reaped()) kill_group();
   }
 
  private:
+  // bwrap and the first process of the namespace. The second ends with the first only once the
+  // sandbox is complete.
+  void kill_group() { process_->kill_group(SIGKILL); }
+
   Result<io::Process> spawn() {
     DIVISI_TRY(io::PipePair pipe, io::make_pipe());
     DIVISI_TRY(io::Descriptor arguments, io::make_memory_file("sandbox", joined(options_.sandbox)));

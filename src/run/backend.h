@@ -33,7 +33,10 @@ namespace divisi::run {
 struct FollowOptions {
   bool follow = true;     // until the job has ended; otherwise what there is now
   bool previous = false;  // of the replicas before the last restart
-  std::set<int> ranks{};  // empty: all
+  // Empty: all. A worker with a name is also chosen by that, and by its task's.
+  std::set<int> ranks{};
+  std::set<std::string> workers{};
+  bool notes = false;  // also what is about the job itself
   std::optional<std::chrono::system_clock::time_point> since{};
   int wake_fd = -1;                 // while it is readable, `on_wake` is called
   std::function<bool()> on_wake{};  // takes what woke it; false: give up with kCancelled
@@ -80,6 +83,14 @@ class Backend {
   // Removes what the job left on the other side (after stop()). The record is removed by the
   // caller.
   virtual Status remove(const JobRecords& records, const JobRecord& record) = 0;
+
+  // Another number of replicas. `task` may be empty where one is meant without its name. kInvalid
+  // with the reason for a job that has ended, a task that it does not have, a size that it cannot
+  // have.
+  virtual Status scale(const JobRecords& records, JobRecord& record, const std::string& task,
+                       int replicas);
+  // true: its workers end, the job stays; false brings them back.
+  virtual Status suspend(const JobRecords& records, JobRecord& record, bool suspended);
 
   // Jobs of the other side that have no record here (`divisi jobs` shows them as well).
   virtual Result<std::vector<JobRecord>> list_others() { return std::vector<JobRecord>(); }

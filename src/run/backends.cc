@@ -4,6 +4,7 @@
 #include "run/backend.h"
 #include "run/cluster_backend.h"
 #include "run/local_backend.h"
+#include "run/manifest_backend.h"
 #include "run/rendering.h"
 #include "run/slurm_backend.h"
 #include "run/ssh_backend.h"
@@ -41,9 +42,23 @@ Result<json::Value> ask(kube::Session& session, const std::string& path) {
 
 }  // namespace
 
+Status Backend::scale(const JobRecords&, JobRecord& record, const std::string&, int) {
+  return make_status(Code::kInvalid,
+                     "{} keeps its {} workers: only a DIJob can be resized; divisi restart starts "
+                     "it again",
+                     record.name, record.workers.size());
+}
+
+Status Backend::suspend(const JobRecords&, JobRecord& record, bool) {
+  return make_status(Code::kInvalid,
+                     "{} is no DIJob, only that can be suspended; divisi delete ends it",
+                     record.name);
+}
+
 Result<std::unique_ptr<Backend>> make_backend(BackendKind kind, const RunOptions& options) {
   switch (kind) {
-    case BackendKind::kLocal: return make_local_backend();
+    case BackendKind::kLocal:
+      return options.manifest.empty() ? make_local_backend() : make_manifest_backend();
     case BackendKind::kSsh: return make_ssh_backend();
     case BackendKind::kSlurm: return make_slurm_backend();
     case BackendKind::kDijob:
@@ -64,6 +79,7 @@ BackendChoice choose_backend(const RunOptions& options) {
   const auto local = [](std::string reason) {
     return BackendChoice{BackendKind::kLocal, std::move(reason)};
   };
+  if (!options.manifest.empty()) return local("");
   kube::ConfigOptions where;
   where.kubeconfig = options.kubeconfig;
   where.context = options.context;

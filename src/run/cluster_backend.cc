@@ -136,9 +136,8 @@ class Following {
     const JobRecord before = record_;
     judge_job(kind_, seen.owners, seen.pods, record_);
     say_waits(seen);
-    for (const std::string& name : jobs_to_end(kind_ == BackendKind::kJob
-                                                   ? seen.owners
-                                                   : std::vector<json::Value>())) {
+    for (const std::string& name :
+         jobs_to_end(kind_ == BackendKind::kJob ? seen.owners : std::vector<json::Value>())) {
       json::Value change;
       change["spec"]["suspend"] = true;
       DIVISI_TRY_STATUS(link_.patch(batch_jobs(), name, change));
@@ -152,8 +151,8 @@ class Following {
     for (const json::Value& pod : seen.pods) {
       const auto wait = wait_of_pod(pod);
       if (!wait || !said_.insert(wait->kind).second) continue;
-      sink_.note(fmt::format("pod {} does not start ({}): {}",
-                             pod.string_at({"metadata", "name"}), wait->kind, wait->text));
+      sink_.note(fmt::format("pod {} does not start ({}): {}", pod.string_at({"metadata", "name"}),
+                             wait->kind, wait->text));
     }
     if (!has_ended(record_.state) && seen.pods.empty() && !record_.reason.empty() &&
         said_.insert(record_.reason).second) {
@@ -176,8 +175,7 @@ class Following {
     if (!looked_) {
       // The watch of pods may be behind that of the job.
       looked_ = true;
-      DIVISI_TRY(auto pods,
-                 link_.list(kube::resources::pods(), pod_labels(kind_, record_.name)));
+      DIVISI_TRY(auto pods, link_.list(kube::resources::pods(), pod_labels(kind_, record_.name)));
       pods = pods_of(std::move(pods), owner_uids(record_));
       if (!ended_before_ && !seen.owners.empty()) judge_job(kind_, seen.owners, pods, record_);
       watch_.look_at(std::move(pods));

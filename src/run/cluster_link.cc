@@ -252,9 +252,9 @@ Status ClusterLink::check_rights(BackendKind kind) {
       continue;
     }
     if (answer->bool_at({"status", "allowed"}).value_or(true)) continue;
-    missing += fmt::format("{}{} {}{}{}", missing.empty() ? "" : ", ", rights[i].verb,
-                           rights[i].resource, rights[i].subresource.empty() ? "" : "/",
-                           rights[i].subresource);
+    missing +=
+        fmt::format("{}{} {}{}{}", missing.empty() ? "" : ", ", rights[i].verb, rights[i].resource,
+                    rights[i].subresource.empty() ? "" : "/", rights[i].subresource);
   }
   if (missing.empty()) return {};
   return make_status(Code::kForbidden,

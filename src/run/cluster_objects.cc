@@ -193,9 +193,9 @@ void fail_job(JobRecord& record, const std::vector<json::Value>& pods, bool time
   if (timed_out) return end_job(record, JobState::kFailed, kExitTimeout, "--timeout has come");
   if (const json::Value* const pod = first_failure(pods)) {
     const json::Value& end = *terminated_of(*pod);
-    return end_job(record, JobState::kFailed, exit_code_of_container(end),
-                   words_of_end(rank_of_pod(*pod).value_or(0), pod->string_at({"metadata", "name"}),
-                                end));
+    return end_job(
+        record, JobState::kFailed, exit_code_of_container(end),
+        words_of_end(rank_of_pod(*pod).value_or(0), pod->string_at({"metadata", "name"}), end));
   }
   std::string reason = words_of_failed_pod(pods);
   if (reason.empty()) reason = words.empty() ? "the cluster does not say why" : words;
@@ -212,9 +212,8 @@ void judge_dijob(const json::Value& dijob, const std::vector<json::Value>& pods,
   }
   record.state = phase == "Running"    ? JobState::kRunning
                  : phase == "Starting" ? state_of_workers(record, !pods.empty())
-                 : phase.empty() || phase == "Pending" || phase == "Created"
-                     ? JobState::kPending
-                     : JobState::kStarting;
+                 : phase.empty() || phase == "Pending" || phase == "Created" ? JobState::kPending
+                                                                             : JobState::kStarting;
   record.reason.clear();
   for (const char* const type : {"Blocked", "PodsWaiting"}) {
     if (record.reason.empty() && record.state != JobState::kRunning) {
@@ -307,8 +306,8 @@ WorkerRecord worker_of_pod(const json::Value& pod) {
   worker.rank = rank_of_pod(pod).value_or(0);
   worker.host = pod.string_at({"metadata", "name"});
   for (const json::Value& container : items_at(pod, {"spec", "containers"})) {
-    worker.gpu = worker.gpu ||
-                 container.find_path({"resources", "limits", "nvidia.com/gpu"}) != nullptr;
+    worker.gpu =
+        worker.gpu || container.find_path({"resources", "limits", "nvidia.com/gpu"}) != nullptr;
   }
   if (const json::Value* const end = terminated_of(pod)) {
     worker.exit_code = exit_code_of_container(*end);

@@ -41,8 +41,8 @@ std::optional<PodWait> wait_of_pod(const json::Value& pod);
 // One worker by its pod.
 WorkerRecord worker_of_pod(const json::Value& pod);
 
-// Sets state, workers, exit_code and reason of `record`. `owners`: the DIJob, or the Jobs; none: the
-// job was deleted. Pods that are not of this job are left out by the caller.
+// Sets state, workers, exit_code and reason of `record`. `owners`: the DIJob, or the Jobs; none:
+// the job was deleted. Pods that are not of this job are left out by the caller.
 void judge_job(BackendKind kind, const std::vector<json::Value>& owners,
                const std::vector<json::Value>& pods, JobRecord& record);
 

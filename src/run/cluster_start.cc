@@ -133,8 +133,9 @@ Status explain_refusal(const ClusterLink& link, const json::Value& object, const
   }
   if (why.code() != Code::kNotFound) return why;
   if (why.message().find("namespaces \"") != std::string::npos) {
-    return make_status(Code::kNotFound, "the cluster {} has no namespace {}; --namespace names another",
-                       link.name(), link.space());
+    return make_status(Code::kNotFound,
+                       "the cluster {} has no namespace {}; --namespace names another", link.name(),
+                       link.space());
   }
   if (object.string_at({"kind"}) != "DIJob") return why;
   return make_status(Code::kNotFound,
@@ -233,8 +234,7 @@ Result<std::vector<json::Value>> find_owners(ClusterLink& link, BackendKind kind
   const std::string run(record.data.string_at({"run"}));
   const std::vector<std::string> uids = owner_uids(record);
   std::erase_if(found, [&](const json::Value& job) {
-    const bool known =
-        std::ranges::find(uids, job.string_at({"metadata", "uid"})) != uids.end();
+    const bool known = std::ranges::find(uids, job.string_at({"metadata", "uid"})) != uids.end();
     return !known && (run.empty() || run_of(job) != run);
   });
   return found;
@@ -282,9 +282,9 @@ Status wait_until_gone(ClusterLink& link, BackendKind kind, const JobRecord& rec
     if (owners->empty() && pods.empty()) return {};
     if (std::chrono::steady_clock::now() >= deadline) {
       return make_status(Code::kTimeout, "{} of {} was deleted and is still there after {} s",
-                         pods.empty() ? "the job object"
-                                      : fmt::format("pod {}", pods.front().string_at(
-                                                                  {"metadata", "name"})),
+                         pods.empty()
+                             ? "the job object"
+                             : fmt::format("pod {}", pods.front().string_at({"metadata", "name"})),
                          record.name, within.count());
     }
     std::this_thread::sleep_for(kLookAgain);

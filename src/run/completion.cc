@@ -11,7 +11,7 @@ namespace divisi::run {
 namespace {
 
 constexpr std::string_view kCommands =
-    "run jobs logs describe delete restart completion version kube dist tune";
+    "run jobs logs describe scale suspend resume delete restart completion version kube dist tune";
 
 std::string all_flags() {
   std::string flags = "--help";
@@ -36,7 +36,7 @@ std::string bash_script() {
              *) COMPREPLY=($(compgen -f -- "$word")) ;;
            esac ;;
       esac ;;
-    logs|describe|delete|restart)
+    logs|describe|scale|suspend|resume|delete|restart)
       COMPREPLY=($(compgen -W "$(divisi jobs -o name 2>/dev/null)" -- "$word")) ;;
     completion) COMPREPLY=($(compgen -W 'bash zsh fish' -- "$word")) ;;
   esac
@@ -56,7 +56,8 @@ std::string fish_script() {
                         flag.name, description);
   }
   return text +
-         "complete -c divisi -f -n '__fish_seen_subcommand_from logs describe delete restart' -a "
+         "complete -c divisi -f -n '__fish_seen_subcommand_from logs describe scale suspend resume "
+         "delete restart' -a "
          "'(divisi jobs -o name 2>/dev/null)'\n";
 }
 

@@ -29,6 +29,8 @@ constexpr std::array kFlags{
     FlagInfo{"backend", "", Kind::kValue, "", true,
              "local, ssh, slurm, dijob or job (default: dijob where the cluster has the type, else "
              "local)"},
+    FlagInfo{"folder", "", Kind::kValue, "", false,
+             "local job.yaml: for its logs and volumes (default: with the job's record)"},
     FlagInfo{"name", "-n", Kind::kValue, "", false, "The job's name (default: made up)"},
     FlagInfo{"env", "-e", Kind::kList, "", true,
              "NAME=VALUE for every worker; NAME: as it is here"},
@@ -83,6 +85,8 @@ constexpr const char* kExamples = R"(Examples:
     divisi run --workers 3 -p pkg -m my_module.main --detach --name train
   Any program:
     divisi run --workers 3 -- ./program --flag
+  A DIJob without a cluster:
+    divisi run job.yaml --backend local
 Exit codes: the job's own (0 success, 1 main failed, 3 could not bind or join, 128+N killed by
 signal N); 2 a mistake in the call; 124 --timeout; 125 the backend failed; 130 and 143 ended from
 here. docs/cli.md has a tour.)";

@@ -35,8 +35,9 @@ struct RunJob {
   std::string name{};
   BackendKind backend = BackendKind::kLocal;
   RunOptions options{};
-  std::string entry{};    // "module.function"; empty where a program stands behind --
-  std::string package{};  // as the workers see it: an absolute path
+  std::string entry{};     // "module.function"; empty where a program stands behind --
+  std::string package{};   // as the workers see it: an absolute path
+  std::string manifest{};  // the text of a DIJob's file, which then says all that runs
   std::vector<RunWorker> workers{};
 };
 

@@ -1,11 +1,14 @@
 #include "run/job_commands.h"
 
+#include "base/nearest_name.h"
 #include "divisi/export.h"
 #include "json/yaml.h"
 #include "kube/time.h"
 #include "run/backend.h"
+#include "run/command_support.h"
 #include "run/environment.h"
 #include "run/job_table.h"
+#include "run/manifest_backend.h"
 #include "run/run_command.h"
 #include "run/settings.h"
 #include "run/signal_pipe.h"
@@ -25,51 +28,6 @@
 
 namespace divisi::run {
 namespace {
-
-Result<JobRecords> our_records() {
-  DIVISI_TRY(std::string folder, default_records_folder(process_environment()));
-  return JobRecords(std::move(folder));
-}
-
-int print_all(const std::string& text) {
-  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
-  return kExitBackend;
-}
-
-// The exit code when the program is at its end: help was asked for, or a flag is wrong.
-std::optional<int> parse_words(CLI::App& app, Words words) {
-  std::ranges::reverse(words);  // CLI11 takes them from the back
-  try {
-    app.parse(std::move(words));
-  } catch (const CLI::CallForHelp&) {
-    return print_all(app.help());
-  } catch (const CLI::ParseError& error) {
-    return complain(app.get_name(),
-                    make_status(Code::kInvalid, "{}; see {} --help", error.what(), app.get_name()));
-  }
-  return std::nullopt;
-}
-
-// Whatever throws is one line.
-int guarded(const char* program, const std::function<int()>& body) {
-  try {
-    return body();
-  } catch (const std::exception& error) {
-    return complain(program, Status(Code::kInternal, error.what()));
-  }
-}
-
-// The backend that a record is of, with the options that the job was started with.
-Result<std::unique_ptr<Backend>> backend_of(const JobRecord& record) {
-  DIVISI_TRY(const BackendKind kind, parse_backend(record.backend));
-  RunOptions options;
-  if (const auto line = parse_run_line(record.command_line)) {
-    if (const auto settings = gather_settings_of_line(*line)) {
-      if (auto read = read_options(*settings, *line)) options = *std::move(read);
-    }
-  }
-  return make_backend(kind, options);
-}
 
 // As the other side says it; what cannot be asked is Unknown, with the reason.
 void refresh(const JobRecords& records, JobRecord& record) {
@@ -152,23 +110,37 @@ Result<std::chrono::system_clock::time_point> parse_since(const std::string& tex
          std::chrono::milliseconds(static_cast<std::int64_t>(amount * seconds * 1000));
 }
 
-// Ranks, or "gpu" and "worker" for those with and without a GPU.
-Result<std::set<int>> parse_tasks(const std::vector<std::string>& texts, const JobRecord& record) {
-  std::set<int> ranks;
+// Ranks, or "gpu" and "worker" for those with and without a GPU; of pods also their names and those
+// of their tasks.
+Status choose_workers(const std::vector<std::string>& texts, const JobRecord& record,
+                      FollowOptions& options) {
+  std::vector<std::string> names;
+  for (const WorkerRecord& worker : record.workers) {
+    if (worker.name.empty()) continue;
+    names.push_back(worker.task);
+    names.push_back(worker.name);
+  }
   for (const std::string& text : texts) {
     for (const std::string& part : launch::split_list(text)) {
-      if (part == "gpu" || part == "worker") {
+      if (std::ranges::find(names, part) != names.end()) {
+        options.workers.insert(part);
+      } else if (part == "gpu" || part == "worker") {
         for (const WorkerRecord& worker : record.workers) {
-          if (worker.gpu == (part == "gpu")) ranks.insert(worker.rank);
+          if (worker.gpu == (part == "gpu")) options.ranks.insert(worker.rank);
         }
-        continue;
+      } else if (!names.empty() && part.find_first_not_of("0123456789") != std::string::npos) {
+        return make_status(Code::kInvalid, "--task: {} has neither a task nor a pod {}{}",
+                           record.name, launch::shown(part),
+                           did_you_mean(std::string_view(part).substr(0, 64), names));
+      } else {
+        const int last = static_cast<int>(record.workers.size()) - 1;
+        const auto rank = launch::parse_int(part, 0, std::max(last, 0), "--task");
+        if (!rank) return rank.error();
+        options.ranks.insert(*rank);
       }
-      const int last = static_cast<int>(record.workers.size()) - 1;
-      DIVISI_TRY(const int rank, launch::parse_int(part, 0, std::max(last, 0), "--task"));
-      ranks.insert(rank);
     }
   }
-  return ranks;
+  return {};
 }
 
 int parallel_workers_of(const JobRecord& record) {
@@ -199,9 +171,7 @@ Status print_logs(const LogsRequest& request) {
   FollowOptions options;
   options.follow = request.follow;
   options.previous = request.previous;
-  auto ranks = parse_tasks(request.tasks, *record);
-  if (!ranks) return ranks.error();
-  options.ranks = *std::move(ranks);
+  DIVISI_TRY_STATUS(choose_workers(request.tasks, *record, options));
   if (!request.since.empty()) {
     const auto since = parse_since(request.since);
     if (!since) return since.error();
@@ -233,9 +203,11 @@ Status delete_job(const JobRecords& records, const std::string& name, bool now) 
 }
 
 // The line of a job as one that starts it again: detached, under the same name.
-Result<CommandLine> line_of(const JobRecord& record) {
+Result<CommandLine> line_of(const JobRecords& records, const JobRecord& record) {
   DIVISI_TRY(CommandLine line, parse_run_line(record.command_line));
   for (const char* const flag : {"wait", "logs", "delete", "watch"}) line.given.erase(flag);
+  // What came on standard input was kept.
+  if (line.manifest == "-") line.manifest = records.job_folder(record.name) + "/" + kManifestFile;
   line.given["name"] = {{record.name}, "the command line"};
   line.given["detach"] = {{"true"}, "the command line"};
   line.given["backend"] = {{record.backend}, "the command line"};
@@ -266,7 +238,7 @@ int restart_job(const std::string& name, bool now) {
                     make_status(Code::kNotFound, "the folder that {} was started in, {}: {}", name,
                                 record->folder, error.message()));
   }
-  const auto line = line_of(*record);
+  const auto line = line_of(*records, *record);
   if (!line) return complain(kProgram, line.error());
   return run_line(*line, record->restarts + 1);
 }

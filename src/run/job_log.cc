@@ -12,8 +12,9 @@
 namespace divisi::run {
 
 std::string log_line(const OutputLine& line) {
-  return fmt::format("{} {} {} {}\n", kube::micro_time(line.time), line.rank,
-                     line.is_error ? 'e' : 'o', line.text);
+  const char kind = line.is_note ? 'n' : line.is_error ? 'e' : 'o';
+  return fmt::format("{} {}{}{} {} {}\n", kube::micro_time(line.time), line.rank,
+                     line.worker.empty() ? "" : ":", line.worker, kind, line.text);
 }
 
 std::optional<OutputLine> parse_log_line(std::string_view text) {
@@ -23,13 +24,20 @@ std::optional<OutputLine> parse_log_line(std::string_view text) {
   const auto time = kube::parse_time(text.substr(0, time_end));
   const std::string_view rest = text.substr(time_end + 1);
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), line.rank);
-  const auto at = static_cast<std::size_t>(end - rest.data());
+  auto at = static_cast<std::size_t>(end - rest.data());
+  if (at < rest.size() && rest[at] == ':') {
+    const std::size_t name_end = rest.find(' ', at);
+    if (name_end == std::string_view::npos) return std::nullopt;
+    line.worker = rest.substr(at + 1, name_end - at - 1);
+    at = name_end;
+  }
   if (!time || error != std::errc() || rest.size() < at + 3 || rest[at] != ' ' ||
       rest[at + 2] != ' ') {
     return std::nullopt;
   }
   line.time = *time;
   line.is_error = rest[at + 1] == 'e';
+  line.is_note = rest[at + 1] == 'n';
   line.text = rest.substr(at + 3);
   return line;
 }

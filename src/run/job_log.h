@@ -1,6 +1,8 @@
 // The output of a job on disk: one file for all workers, in the order in which lines came.
 //
-//   2026-11-17T14:00:00.123456Z 2 o the line        o: standard output, e: standard error
+//   2026-11-17T14:00:00.123456Z 2 o the line          o: standard output, e: standard error
+//   2026-11-17T14:00:00.123456Z 2:pod-2 o the line    of a worker with a name
+//   2026-11-17T14:00:00.123456Z 0 n Running: all...   n: about the job itself
 //
 // One process appends whole lines, any number read. What a full disk does not take is dropped and
 // told of once.

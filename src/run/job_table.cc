@@ -19,6 +19,32 @@ std::size_t running_workers(const JobRecord& job) {
       std::ranges::count(job.workers, JobState::kRunning, &WorkerRecord::state));
 }
 
+bool has_pods(const JobRecord& job) {
+  return job.data.find("manifest") != nullptr;
+}
+
+std::string worker_table(const JobRecord& job) {
+  std::vector<std::vector<std::string>> rows{
+      {"  RANK", "HOST", "GPU", "STATE", "EXIT", "PID", "REASON"}};
+  for (const WorkerRecord& worker : job.workers) {
+    rows.push_back({fmt::format("  {}", worker.rank), worker.host, worker.gpu ? "yes" : "no",
+                    std::string(state_name(worker.state)), code_text(worker.exit_code),
+                    worker.process ? std::to_string(worker.process->pid) : "-", worker.reason});
+  }
+  return "Workers:\n" + columns(rows);
+}
+
+std::string pod_table(const JobRecord& job) {
+  std::vector<std::vector<std::string>> rows{
+      {"  POD", "TASK", "RANK", "ADDRESS", "STATE", "RESTARTS", "EXIT", "REASON"}};
+  for (const WorkerRecord& pod : job.workers) {
+    rows.push_back({"  " + pod.name, pod.task, std::to_string(pod.rank), pod.host,
+                    std::string(state_name(pod.state)), std::to_string(pod.restarts),
+                    code_text(pod.exit_code), pod.reason});
+  }
+  return "Pods:\n" + columns(rows);
+}
+
 }  // namespace
 
 std::string columns(const std::vector<std::vector<std::string>>& rows) {
@@ -75,7 +101,7 @@ std::string describe_job(const JobRecord& job, const std::string& folder) {
   };
   if (!job.reason.empty()) facts.push_back({"Reason:", job.reason});
   if (job.exit_code) facts.push_back({"Exit code:", std::to_string(*job.exit_code)});
-  facts.push_back({"Entry:", job.entry});
+  facts.push_back({job.data.find("manifest") == nullptr ? "Entry:" : "Manifest:", job.entry});
   if (!job.package.empty()) facts.push_back({"Package:", job.package});
   if (!job.package_digest.empty()) facts.push_back({"Digest:", job.package_digest});
   facts.push_back({"Command:", "divisi run " + shell_line(job.command_line)});
@@ -85,14 +111,7 @@ std::string describe_job(const JobRecord& job, const std::string& folder) {
   facts.push_back({"Attached:", job.detached ? "no" : "yes"});
   facts.push_back({"Restarts:", std::to_string(job.restarts)});
   facts.push_back({"Records:", folder});
-  std::vector<std::vector<std::string>> workers{
-      {"  RANK", "HOST", "GPU", "STATE", "EXIT", "PID", "REASON"}};
-  for (const WorkerRecord& worker : job.workers) {
-    workers.push_back({fmt::format("  {}", worker.rank), worker.host, worker.gpu ? "yes" : "no",
-                       std::string(state_name(worker.state)), code_text(worker.exit_code),
-                       worker.process ? std::to_string(worker.process->pid) : "-", worker.reason});
-  }
-  return columns(facts) + "Workers:\n" + columns(workers);
+  return columns(facts) + (has_pods(job) ? pod_table(job) : worker_table(job));
 }
 
 }  // namespace divisi::run

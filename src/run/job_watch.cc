@@ -71,33 +71,30 @@ std::vector<json::Value> pods_of(std::vector<json::Value> pods,
 
 JobWatch::JobWatch(ClusterLink& link, BackendKind kind, const JobRecord& record,
                    PodLogsOptions options)
-    : link_(link),
-      uids_(owner_uids(record)),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : link_(link), uids_(owner_uids(record)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   link_.session().reactor().run_on_loop([&] {
     kube::Client& client = link_.session().client();
     logs_ = std::make_unique<PodLogs>(
         client, link_.space(), std::move(options),
         [this](OutputLine line) { add_line(std::move(line)); }, [this] { wake(); });
-    owners_ = std::make_unique<kube::Informer>(client,
-                                               owners_options(kind, link_.space(), record.name));
+    owners_ =
+        std::make_unique<kube::Informer>(client, owners_options(kind, link_.space(), record.name));
     pods_ =
         std::make_unique<kube::Informer>(client, pods_options(kind, link_.space(), record.name));
-    owners_->add_handler({.on_added = [this](const kube::ObjectPtr&) { wake(); },
-                          .on_changed = [this](const kube::ObjectPtr&,
-                                               const kube::ObjectPtr&) { wake(); },
-                          .on_deleted = [this](const kube::ObjectPtr&, bool) { wake(); },
-                          .on_synced = [this] { wake(); }});
-    pods_->add_handler(
-        {.on_added = [this](const kube::ObjectPtr& pod) { pod_changed(pod); },
-         .on_changed = [this](const kube::ObjectPtr&,
-                              const kube::ObjectPtr& pod) { pod_changed(pod); },
-         .on_deleted =
-             [this](const kube::ObjectPtr& pod, bool) {
-               logs_->gone(pod->uid());
-               wake();
-             },
+    owners_->add_handler(
+        {.on_added = [this](const kube::ObjectPtr&) { wake(); },
+         .on_changed = [this](const kube::ObjectPtr&, const kube::ObjectPtr&) { wake(); },
+         .on_deleted = [this](const kube::ObjectPtr&, bool) { wake(); },
          .on_synced = [this] { wake(); }});
+    pods_->add_handler({.on_added = [this](const kube::ObjectPtr& pod) { pod_changed(pod); },
+                        .on_changed = [this](const kube::ObjectPtr&,
+                                             const kube::ObjectPtr& pod) { pod_changed(pod); },
+                        .on_deleted =
+                            [this](const kube::ObjectPtr& pod, bool) {
+                              logs_->gone(pod->uid());
+                              wake();
+                            },
+                        .on_synced = [this] { wake(); }});
     owners_->start();
     pods_->start();
   });

@@ -71,7 +71,7 @@ class LocalBackend : public SupervisedBackend {
                                     json::print(to_json(*plan), 2) + "\n"));
     record.data["port"] = job.options.port;
     DIVISI_TRY_STATUS(records.save(record));
-    return start_supervisor(records, record, ports->locks, attached_fd);
+    return start_local_supervisor(records, record, ports->locks, attached_fd);
   }
 
  private:

@@ -4,6 +4,7 @@
 #include "run/job_log.h"
 #include "run/record.h"
 #include "run/signal_pipe.h"
+#include "run/supervisor_process.h"
 
 #include <fmt/format.h>
 
@@ -58,17 +59,18 @@ struct Running {
   std::array<Stream, 2> streams{};  // output, error
 };
 
-class Supervisor {
+class Supervisor : public Supervision {
  public:
-  Supervisor(const JobRecords& records, JobRecord record, LocalPlan plan, JobLogWriter log, int tie)
+  Supervisor(const JobRecords& records, JobRecord record, LocalPlan plan, JobLogWriter log,
+             io::Descriptor tie)
       : records_(records),
         record_(std::move(record)),
         plan_(std::move(plan)),
         log_(std::move(log)),
-        tie_(tie) {}
+        tie_(std::move(tie)) {}
 
   // Afterwards all workers run, or none does.
-  Status start() {
+  Status start() override {
     record_.supervisor = process_of(::getpid());
     record_.state = JobState::kStarting;
     DIVISI_TRY_STATUS(records_.save(record_));
@@ -83,7 +85,7 @@ class Supervisor {
   }
 
   // Until the last worker has ended.
-  void run() {
+  void run() override {
     while (std::ranges::any_of(running_, [](const auto& one) { return one != nullptr; })) turn();
     finish();
   }
@@ -181,10 +183,7 @@ class Supervisor {
 
   // The end of the stream is that of the `divisi run` at its other end.
   void look_at_tie() {
-    if (!tie_) return;
-    unsigned char byte = 0;
-    const ssize_t got = ::read(tie_.get(), &byte, 1);
-    if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
+    if (!tie_is_cut(tie_)) return;
     tie_.reset();
     end_all(JobState::kStopped, kSignalBase + SIGKILL,
             "the divisi run that it was attached to was killed", false);
@@ -367,8 +366,8 @@ Result<RunWorker> planned_worker(const json::Value& value) {
   return worker;
 }
 
-Result<std::unique_ptr<Supervisor>> make_supervisor(const JobRecords& records,
-                                                    const std::string& name, int tie) {
+Result<std::unique_ptr<Supervision>> make_supervisor(const JobRecords& records,
+                                                     const std::string& name, io::Descriptor tie) {
   DIVISI_TRY(JobRecord record, records.load(name));
   const std::string folder = records.job_folder(name);
   std::ifstream in(folder + "/" + kPlanFile, std::ios::binary);
@@ -380,12 +379,7 @@ Result<std::unique_ptr<Supervisor>> make_supervisor(const JobRecords& records,
   }
   DIVISI_TRY(JobLogWriter log, JobLogWriter::open(folder + "/" + kOutputFile));
   return std::make_unique<Supervisor>(records, std::move(record), std::move(plan), std::move(log),
-                                      tie);
-}
-
-void answer(int ready, const std::string& line) {
-  [[maybe_unused]] const ssize_t written = ::write(ready, line.data(), line.size());
-  ::close(ready);
+                                      std::move(tie));
 }
 
 }  // namespace
@@ -443,36 +437,7 @@ Result<LocalPlan> local_plan_from(const json::Value& value) {
 }
 
 int local_supervisor_main(const std::vector<std::string>& arguments) {
-  constexpr std::size_t kArguments = 4;
-  if (arguments.size() != kArguments) {
-    std::fprintf(stderr, "divisi %s is started by divisi run\n", kSupervisorCommand);
-    return 2;
-  }
-  const int ready = std::atoi(arguments[2].c_str());
-  const int tie = std::atoi(arguments[3].c_str());
-  const pid_t child = ::fork();
-  if (child != 0) {
-    if (child < 0) answer(ready, "starting a process: " + errno_text(errno));
-    return child < 0 ? 1 : 0;
-  }
-  ::setsid();
-  if (tie >= 0) ::fcntl(tie, F_SETFL, O_NONBLOCK);
-  for (const int descriptor : {ready, tie}) {
-    if (descriptor >= 0) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-  }
-  const JobRecords records(arguments[0]);
-  auto supervisor = make_supervisor(records, arguments[1], tie);
-  if (!supervisor) {
-    answer(ready, supervisor.error().message());
-    return 1;
-  }
-  if (const Status status = (*supervisor)->start(); !status.ok()) {
-    answer(ready, status.message());
-    return 1;
-  }
-  answer(ready, "ok");
-  (*supervisor)->run();
-  return 0;
+  return supervisor_main(kSupervisorCommand, arguments, make_supervisor);
 }
 
 }  // namespace divisi::run

@@ -180,12 +180,20 @@ Status read_what_runs(const Reader& reader, const CommandLine& line, RunOptions&
                        options.manifest.empty() ? "a manifest" : shown(options.manifest));
   }
   if (!options.manifest.empty()) {
-    for (const std::string_view flag : {"package", "main", "workers", "gpus"}) {
+    // What the manifest says of its pods, and what is about packages.
+    for (const std::string_view flag :
+         {"package", "main", "workers", "gpus", "topology", "parallel-workers", "port", "labels",
+          "env", "volume", "image", "image-pull-policy", "service-account", "cpu", "memory",
+          "hosts", "grace", "max-package", "watch"}) {
       if (!line.given.contains(flag)) continue;
       return make_status(Code::kInvalid, "--{} has no meaning with {}, which says what runs", flag,
                          shown(options.manifest));
     }
+    options.folder = reader.text("folder");
     return {};
+  }
+  if (reader.find("folder") != nullptr) {
+    return {Code::kInvalid, "--folder is for a manifest (divisi run job.yaml)"};
   }
   if (options.main) {
     const auto entry = launch::parse_entry_name(*options.main);

@@ -69,6 +69,7 @@ struct Volume {
 struct RunOptions {
   std::optional<BackendKind> backend = std::nullopt;  // nothing: choose_backend() decides
   std::string manifest{};                             // a file with a DIJob; then no package
+  std::string folder{};  // of a manifest here: for logs and volumes; empty: the job's own
 
   int workers = 1;
   int gpus = 0;  // the first so many workers have one each

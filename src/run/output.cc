@@ -30,6 +30,7 @@ std::string_view colour_of(int rank) {
 }  // namespace
 
 std::string prefixed(const OutputLine& line, int parallel_workers) {
+  if (!line.worker.empty()) return fmt::format("[{}] {}", line.worker, line.text);
   if (prefix_length(line.text) > 0) return line.text;
   return fmt::format("[node {}] {}", line.rank * parallel_workers, line.text);
 }
@@ -38,7 +39,8 @@ void PrintingSink::line(const OutputLine& line) {
   if (gone_) return;
   std::string text = prefixed(line, options_.parallel_workers);
   if (options_.coloured) {
-    const std::size_t length = prefix_length(text);
+    const std::size_t length =
+        line.worker.empty() ? prefix_length(text) : line.worker.size() + std::size_t{3};
     text = fmt::format("{}{}\x1b[0m{}", colour_of(line.rank), text.substr(0, length),
                        text.substr(length));
   }

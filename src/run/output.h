@@ -1,4 +1,5 @@
-// The output of a job's workers, merged: "[node 1] text", coloured by worker on a terminal.
+// The output of a job's workers, merged: "[node 1] text" or "[pod] text", coloured by worker on a
+// terminal.
 #pragma once
 
 #include <chrono>
@@ -13,8 +14,10 @@ namespace divisi::run {
 
 struct OutputLine {
   int rank = 0;
+  std::string worker{};  // its name, where workers have names: a pod's
   std::chrono::system_clock::time_point time{};
   bool is_error = false;  // standard error
+  bool is_note = false;   // about the job itself; of no worker
   std::string text{};     // without a newline
 };
 
@@ -26,7 +29,8 @@ class OutputSink {
   virtual void note(std::string_view text) = 0;  // progress: one line about the job itself
 };
 
-// "[node 3] text": ditask's own prefix is kept, so that a line has one.
+// "[node 3] text": ditask's own prefix is kept, so that a line has one. "[train-work-0] text" of a
+// worker with a name.
 std::string prefixed(const OutputLine& line, int parallel_workers);
 
 // Prints lines to one stream and notes to another ("divisi run: ...").

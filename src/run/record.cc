@@ -24,10 +24,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::pair<JobState, std::string_view>, 7> kStates{{
+constexpr std::array<std::pair<JobState, std::string_view>, 9> kStates{{
     {JobState::kPending, "Pending"},
     {JobState::kStarting, "Starting"},
     {JobState::kRunning, "Running"},
+    {JobState::kRestarting, "Restarting"},
+    {JobState::kRescheduling, "Rescheduling"},
     {JobState::kSucceeded, "Succeeded"},
     {JobState::kFailed, "Failed"},
     {JobState::kStopped, "Stopped"},
@@ -76,6 +78,11 @@ std::optional<ProcessId> process_from(const json::Value* value) {
 json::Value to_value(const WorkerRecord& worker) {
   json::Value value;
   value["rank"] = worker.rank;
+  if (!worker.name.empty()) {
+    value["name"] = worker.name;
+    value["task"] = worker.task;
+    value["restarts"] = worker.restarts;
+  }
   value["host"] = worker.host;
   value["gpu"] = worker.gpu;
   value["state"] = state_name(worker.state);
@@ -93,6 +100,9 @@ std::optional<int> small_int(const json::Value& value, std::string_view key) {
 WorkerRecord worker_from(const json::Value& value) {
   WorkerRecord worker;
   worker.rank = small_int(value, "rank").value_or(0);
+  worker.name = value.string_at({"name"});
+  worker.task = value.string_at({"task"});
+  worker.restarts = small_int(value, "restarts").value_or(0);
   worker.host = value.string_at({"host"});
   worker.gpu = value.bool_at({"gpu"}).value_or(false);
   worker.state = parse_state(value.string_at({"state"})).value_or(JobState::kUnknown);

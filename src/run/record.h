@@ -25,7 +25,18 @@
 namespace divisi::run {
 
 // kUnknown: the other side does not say (a cluster that is away).
-enum class JobState { kPending, kStarting, kRunning, kSucceeded, kFailed, kStopped, kUnknown };
+// kRestarting, kRescheduling: the words of the operator.
+enum class JobState {
+  kPending,
+  kStarting,
+  kRunning,
+  kRestarting,
+  kRescheduling,
+  kSucceeded,
+  kFailed,
+  kStopped,
+  kUnknown
+};
 std::string_view state_name(JobState state);  // "Pending", ...
 std::optional<JobState> parse_state(std::string_view text);
 bool has_ended(JobState state);
@@ -41,6 +52,9 @@ bool is_alive(const ProcessId& process);
 
 struct WorkerRecord {
   int rank = 0;
+  std::string name{};  // of a pod
+  std::string task{};  // likewise
+  int restarts = 0;    // likewise: how often it was made again
   std::string host{};
   bool gpu = false;
   JobState state = JobState::kPending;

@@ -28,7 +28,8 @@ JobRecord running_job(const std::string& name) {
   record.command_line = {"--workers", "2"};
   record.supervisor = process_of(::getpid());
   record.workers = {WorkerRecord{.rank = 0, .host = "127.0.0.1"},
-                    WorkerRecord{.rank = 1, .host = "127.0.0.2", .exit_code = 3, .reason = "why"}};
+                    WorkerRecord{.rank = 1, .host = "127.0.0.2", .exit_code = 3, .reason = "why"},
+                    WorkerRecord{.rank = 2, .name = "train-work-2", .task = "work", .restarts = 1}};
   record.data["port"] = 50515;
   return record;
 }
@@ -193,6 +194,26 @@ TEST(OutputTest, ALineHasOnePrefix) {
   EXPECT_EQ(prefixed({.rank = 2, .text = "hello"}, 1), "[node 2] hello");
   EXPECT_EQ(prefixed({.rank = 2, .text = "hello"}, 3), "[node 6] hello");
   EXPECT_EQ(prefixed({.rank = 2, .text = "[node 7] hello"}, 3), "[node 7] hello");
+  EXPECT_EQ(prefixed({.rank = 2, .worker = "train-work-2", .text = "[node 7] hello"}, 1),
+            "[train-work-2] [node 7] hello");
+}
+
+TEST(OutputTest, ALineOfAPodOrAboutTheJobIsReadAsItWasWritten) {
+  const OutputLine line{.rank = 2, .worker = "train-work-2", .text = "a: b"};
+  std::string text = log_line(line);
+  text.pop_back();
+  const auto read = parse_log_line(text);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->rank, 2);
+  EXPECT_EQ(read->worker, "train-work-2");
+  EXPECT_EQ(read->text, "a: b");
+  text = log_line({.is_note = true, .text = "Running: all pods are ready"});
+  text.pop_back();
+  const auto note = parse_log_line(text);
+  ASSERT_TRUE(note);
+  EXPECT_TRUE(note->is_note);
+  EXPECT_EQ(note->text, "Running: all pods are ready");
+  EXPECT_FALSE(parse_log_line("2026-11-17T14:00:00.123456Z 2:pod"));
 }
 
 TEST(PortChoiceTest, APortBelongsToOneJobAtATime) {

@@ -114,17 +114,18 @@ struct Prepared {
 };
 
 Result<Prepared> prepare(RunOptions& options) {
-  if (!options.manifest.empty()) {
+  if (!options.manifest.empty() && options.backend != BackendKind::kLocal) {
     return failure(Code::kInvalid, "--backend {} does not run manifests; kubectl apply -f {}",
                    backend_name(*options.backend), options.manifest);
   }
   Prepared prepared;
   DIVISI_TRY(prepared.backend, make_backend(*options.backend, options));
   std::string entry;
-  if (options.command.empty() && (prepared.backend->sends_package() || options.watch)) {
+  const bool has_package = options.command.empty() && options.manifest.empty();
+  if (has_package && (prepared.backend->sends_package() || options.watch)) {
     DIVISI_TRY(prepared.package, cut_or_ask(options));
     entry = prepared.package->entry;
-  } else if (options.command.empty()) {
+  } else if (has_package) {
     DIVISI_TRY(const EntryCheck check, check_entry(options.package, options.main));
     entry = check.entry;
   }
@@ -227,10 +228,14 @@ class Attended {
     if (const Status status = records_.keep_claim(record_.name); !status.ok()) {
       complain(kProgram, status);  // what an earlier job has left stays: no reason to end this one
     }
-    sink_.note(fmt::format("job {}: {} worker{} of {}, backend {}", record_.name,
-                           record_.workers.size(), record_.workers.size() == 1 ? "" : "s",
-                           record_.entry, record_.backend));
+    sink_.note(fmt::format("job {}: {}, backend {}", record_.name, what_runs(), record_.backend));
     return 0;
+  }
+
+  std::string what_runs() const {
+    if (!options_.manifest.empty()) return "the DIJob of " + record_.entry;
+    return fmt::format("{} worker{} of {}", record_.workers.size(),
+                       record_.workers.size() == 1 ? "" : "s", record_.entry);
   }
 
   Status start_claimed() {
@@ -252,6 +257,7 @@ class Attended {
     NotesOnly notes(sink_);
     const bool silent = options_.wait && !options_.logs;
     FollowOptions follow;
+    follow.notes = true;
     follow.wake_fd = wakes();
     follow.on_wake = [this] {
       woken();
@@ -304,7 +310,10 @@ class Attended {
     if (caught_ == 0) {
       caught_ = signal;
       caught_at_ = now;
-      if (signal == SIGINT) sink_.note("ending the job; Ctrl-C again ends it at once");
+      if (signal != SIGPIPE) {
+        sink_.note(fmt::format("ending the job; {}once more to kill it",
+                               signal == SIGINT ? "Ctrl-C " : ""));
+      }
       return stop(signal == SIGQUIT);
     }
     if (signal == SIGPIPE || now - caught_at_ < kSameKey) return;

@@ -111,7 +111,7 @@ class SlurmBackend : public SupervisedBackend {
     DIVISI_TRY_STATUS(
         write_private(folder + "/" + kPlanFile, json::print(to_json(*supervisor), 2) + "\n"));
     DIVISI_TRY_STATUS(records.save(record));
-    DIVISI_TRY_STATUS(start_supervisor(records, record, {}, attached_fd));
+    DIVISI_TRY_STATUS(start_local_supervisor(records, record, {}, attached_fd));
     return wait_until_submitted(records, record);
   }
 
@@ -170,7 +170,7 @@ class SlurmBackend : public SupervisedBackend {
     record = *std::move(now);
     if (has_ended(record.state) || (record.supervisor && is_alive(*record.supervisor))) return {};
     ::unlink((folder + "/" + kOutputFile).c_str());
-    return start_supervisor(records, record, {}, -1);
+    return start_local_supervisor(records, record, {}, -1);
   }
 };
 

@@ -77,7 +77,7 @@ class SshBackend : public SupervisedBackend {
     DIVISI_TRY_STATUS(
         write_private(folder + "/" + kPlanFile, json::print(to_json(*plan), 2) + "\n"));
     DIVISI_TRY_STATUS(records.save(record));
-    return start_supervisor(records, record, {}, attached_fd);
+    return start_local_supervisor(records, record, {}, attached_fd);
   }
 
  private:

@@ -1,12 +1,15 @@
 #include "run/supervised_backend.h"
 
 #include "io/crypto.h"
+#include "io/process.h"
 #include "run/environment.h"
 #include "run/job_log.h"
 #include "run/local_supervisor.h"
+#include "run/supervisor_process.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -76,11 +79,19 @@ class JobChanges {
   io::Descriptor handle_;
 };
 
-Status reload(const JobRecords& records, JobRecord& record) {
-  auto now = records.load(record.name);
-  if (!now) return now.error();
-  record = *std::move(now);
-  return {};
+// Of a worker with a name: its task stands in that, behind the job's name, also once it is gone.
+bool is_of_task(const std::string& worker, const std::string& job, const std::string& task) {
+  const std::string start = fmt::format("{}-{}-", job, task);
+  return worker.starts_with(start) &&
+         worker.find_first_not_of("0123456789", start.size()) == std::string::npos;
+}
+
+bool is_wanted(const OutputLine& line, const JobRecord& record, const FollowOptions& options) {
+  if (options.ranks.empty() && options.workers.empty()) return true;
+  if (options.ranks.contains(line.rank)) return true;
+  return std::ranges::any_of(options.workers, [&](const std::string& wanted) {
+    return line.worker == wanted || is_of_task(line.worker, record.name, wanted);
+  });
 }
 
 }  // namespace
@@ -137,8 +148,11 @@ Status SupervisedBackend::follow(const JobRecords& records, JobRecord& record,
     for (const OutputLine& line : reader.take()) {
       if (!options.follow && line.time > began) return {};  // it writes faster than we do
       if (options.since && line.time < *options.since) continue;
-      if (!options.ranks.empty() && !options.ranks.contains(line.rank)) continue;
-      sink.line(line);
+      if (line.is_note) {
+        if (options.notes) sink.note(line.text);
+      } else if (is_wanted(line, record, options)) {
+        sink.line(line);
+      }
     }
     if (reader.at_end() && (has_ended(record.state) || !options.follow)) return {};
     const bool woken =
@@ -155,37 +169,17 @@ Status SupervisedBackend::stop(const JobRecords& records, JobRecord& record, boo
   return signal_supervisor(record, now ? SIGQUIT : SIGTERM);
 }
 
-Status SupervisedBackend::remove(const JobRecords&, const JobRecord&) {
+Status SupervisedBackend::start_local_supervisor(const JobRecords& records, JobRecord& record,
+                                                 const std::vector<io::Descriptor>& held,
+                                                 int attached_fd) {
+  std::vector<int> kept;
+  for (const io::Descriptor& descriptor : held) kept.push_back(descriptor.get());
+  DIVISI_TRY_STATUS(
+      start_supervisor(kSupervisorCommand, records, record.name, std::move(kept), attached_fd));
+  auto started = records.load(record.name);
+  if (!started) return started.error();
+  record = *std::move(started);
   return {};
-}
-
-// Returns when the workers run. The process that is started ends at once; the supervisor is its
-// child, in a session of its own.
-Status SupervisedBackend::start_supervisor(const JobRecords& records, JobRecord& record,
-                                           const std::vector<io::Descriptor>& held,
-                                           int attached_fd) {
-  auto ready = io::make_pipe();
-  if (!ready) return ready.error();
-  io::SpawnOptions options;
-  options.program = io::current_program();
-  options.arguments = {kSupervisorCommand, records.folder(), record.name,
-                       std::to_string(ready->write.get()), std::to_string(attached_fd)};
-  options.standard_input = io::Stdio::kNull;
-  options.standard_output = io::Stdio::kNull;
-  options.standard_error = io::Stdio::kNull;
-  options.inherited = {ready->write.get()};
-  if (attached_fd >= 0) options.inherited.push_back(attached_fd);
-  for (const io::Descriptor& lock : held) options.inherited.push_back(lock.get());
-  auto process = io::Process::spawn(options);
-  if (!process) return process.error().with_context("starting the supervisor");
-  ready->write.reset();
-  const auto said = io::read_all(ready->read.get());
-  if (const auto ended = process->wait(); !ended) return ended.error();
-  if (!said || *said != "ok") {
-    return make_status(Code::kUnavailable, "{}",
-                       said && !said->empty() ? *said : "the supervisor ended before it began");
-  }
-  return reload(records, record);
 }
 
 }  // namespace divisi::run

@@ -1,5 +1,5 @@
-// What the backends share whose jobs are looked after by a process of this machine (see
-// local_supervisor.h): it writes the log and the record, and everybody else reads these.
+// What backends share whose jobs a supervisor of this machine looks after (supervisor_process.h):
+// its record and its log say how the job stands, signals end it.
 #pragma once
 
 #include "io/process.h"
@@ -16,13 +16,13 @@ class SupervisedBackend : public Backend {
   Status follow(const JobRecords& records, JobRecord& record, const FollowOptions& options,
                 OutputSink& sink) override;
   Status stop(const JobRecords& records, JobRecord& record, bool now) override;
-  Status remove(const JobRecords& records, const JobRecord& record) override;
+  Status remove(const JobRecords&, const JobRecord&) override { return {}; }
 
  protected:
-  // Returns when the workers run, with the record as the supervisor wrote it. The supervisor is in
-  // a session of its own and keeps `held` open.
-  static Status start_supervisor(const JobRecords& records, JobRecord& record,
-                                 const std::vector<io::Descriptor>& held, int attached_fd);
+  // Starts local_supervisor.h for the plan in the job's folder. Returns when the workers run, with
+  // the record as the supervisor wrote it. The supervisor keeps `held` open.
+  static Status start_local_supervisor(const JobRecords& records, JobRecord& record,
+                                       const std::vector<io::Descriptor>& held, int attached_fd);
 };
 
 // What is installed beside this program, or found in the search path.
