@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -105,6 +106,7 @@ class Supervisor : public Supervision {
     }
     for (const auto& one : running_) (void)one->process.wait();
     running_.clear();
+    remove_scratch();
     record_.state = JobState::kFailed;
     record_.reason = why.message();
     (void)records_.save(record_);
@@ -311,7 +313,13 @@ class Supervisor : public Supervision {
     for (pid_t child = 0; in >> child;) ::kill(child, plan_.end_now_signal);
   }
 
+  void remove_scratch() const {
+    std::error_code ignored;
+    if (!plan_.scratch.empty()) std::filesystem::remove_all(plan_.scratch, ignored);
+  }
+
   void finish() {
+    remove_scratch();
     record_.state = ending_ ? outcome_ : JobState::kSucceeded;
     if (!ending_) record_.reason.clear();
     if (!record_.exit_code) record_.exit_code = 0;
@@ -395,6 +403,7 @@ json::Value to_json(const LocalPlan& plan) {
   value["folder"] = plan.folder;
   value["secretFile"] = plan.secret_file;
   value["oneProcess"] = plan.one_process;
+  value["scratch"] = plan.scratch;
   value["endNowSignal"] = plan.end_now_signal;
   value["graceMilliseconds"] = std::int64_t{plan.grace.count()};
   if (plan.timeout) value["timeoutMilliseconds"] = std::int64_t{plan.timeout->count()};
@@ -420,6 +429,7 @@ Result<LocalPlan> local_plan_from(const json::Value& value) {
   plan.folder = value.string_at({"folder"});
   plan.secret_file = value.string_at({"secretFile"});
   plan.grace = std::chrono::milliseconds(value.int_at({"graceMilliseconds"}).value_or(0));
+  plan.scratch = value.string_at({"scratch"});
   plan.one_process = value.bool_at({"oneProcess"}).value_or(false);
   plan.end_now_signal = static_cast<int>(value.int_at({"endNowSignal"}).value_or(SIGKILL));
   if (const auto timeout = value.int_at({"timeoutMilliseconds"})) {

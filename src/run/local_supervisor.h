@@ -34,6 +34,7 @@ struct LocalPlan {
   int end_now_signal = SIGKILL;  // what `ditask` gets when it has no grace
   // One process stands for all workers, and says whose lines are whose (slurm_worker.h).
   bool one_process = false;
+  std::string scratch{};  // a folder that goes with the job; empty: none
   std::vector<RunWorker> workers{};
 };
 json::Value to_json(const LocalPlan& plan);

@@ -240,6 +240,30 @@ Status read_links(const Reader& reader, RunOptions& options) {
   return {};
 }
 
+// "n[01-03],me@a": a user stands in front of each host of its part, which ends at a comma outside
+// of brackets.
+Result<std::vector<std::string>> expand_hosts(std::string_view text) {
+  std::vector<std::string> hosts;
+  while (!text.empty()) {
+    int depth = 0;
+    std::size_t end = 0;
+    for (; end < text.size() && (depth > 0 || text[end] != ','); ++end) {
+      depth += text[end] == '[' ? 1 : text[end] == ']' ? -1 : 0;
+    }
+    const std::string_view part = launch::trimmed(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::size_t at = part.find('@');
+    const std::string user(part.substr(0, at == std::string_view::npos ? 0 : at + 1));
+    if (user == "@" || user.starts_with('-')) {
+      return failure(Code::kInvalid, "'{}' has no user in front of its @", launch::shown(part));
+    }
+    DIVISI_TRY(const std::vector<std::string> names,
+               launch::expand_host_list(part.substr(user.size())));
+    for (const std::string& name : names) hosts.push_back(user + name);
+  }
+  return hosts;
+}
+
 Status read_place(const Reader& reader, RunOptions& options) {
   static const std::array<std::string, 3> policies{"Always", "IfNotPresent", "Never"};
   options.image = reader.text("image");
@@ -254,7 +278,7 @@ Status read_place(const Reader& reader, RunOptions& options) {
   DIVISI_TRY_STATUS(read_quantity(reader, "cpu", options.cpu));
   DIVISI_TRY_STATUS(read_quantity(reader, "memory", options.memory));
   for (const std::string& text : reader.list("hosts")) {
-    const auto hosts = launch::expand_host_list(text);
+    const auto hosts = expand_hosts(text);
     if (!hosts) return hosts.error().with_context(reader.what("hosts"));
     options.hosts.insert(options.hosts.end(), hosts->begin(), hosts->end());
   }

@@ -68,6 +68,10 @@ TEST(RunOptionsTest, HostsMeanSsh) {
   ASSERT_TRUE(options);
   EXPECT_EQ(options->backend, BackendKind::kSsh);
   EXPECT_THAT(options->hosts, ElementsAre("n1", "n2", "n3"));
+  const auto users = read_words({"--workers", "4", "--hosts", "me@n[1,3],b,you@c"});
+  ASSERT_TRUE(users) << users.error().message();
+  EXPECT_THAT(users->hosts, ElementsAre("me@n1", "me@n3", "b", "you@c"));
+  EXPECT_THAT(mistake({"--workers", "1", "--hosts", "@a"}), HasSubstr("no user"));
 }
 
 TEST(RunOptionsTest, AFlagThatIsRepeatedTakesOneValueEachTime) {

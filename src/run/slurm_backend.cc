@@ -12,10 +12,8 @@
 
 #include <cerrno>
 #include <csignal>
-#include <fcntl.h>
 #include <filesystem>
 #include <poll.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,7 +57,9 @@ class SlurmBackend : public SupervisedBackend {
     auto shared = make_shared_folder(*store_folder, job.name);
     if (!shared) return shared.error();
     record.data["folder"] = *shared;
-    Status status = start_in(job, package, records, record, attached_fd, *store_folder, *shared);
+    Status status = records.save(record);  // whoever finds the job without us removes it
+    if (status.ok())
+      status = start_in(job, package, records, record, attached_fd, *store_folder, *shared);
     std::error_code ignored;
     if (!status.ok()) fs::remove_all(*shared, ignored);
     return status;
@@ -104,6 +104,7 @@ class SlurmBackend : public SupervisedBackend {
     plan.detached = attached_fd < 0;
     auto supervisor = supervisor_plan(job, folder);
     if (!supervisor) return supervisor.error();
+    supervisor->scratch = shared;
     DIVISI_TRY_STATUS(write_private(files.secret, random_secret() + "\n"));
     DIVISI_TRY_STATUS(write_private(plan.script, slurm_script(there, files)));
     DIVISI_TRY_STATUS(
@@ -155,20 +156,23 @@ class SlurmBackend : public SupervisedBackend {
   // starts another: its output is read again from the start.
   static Status look_after_again(const JobRecords& records, JobRecord& record) {
     const std::string folder = records.job_folder(record.name);
-    if (::access((folder + "/" + kSlurmIdFile).c_str(), F_OK) != 0) {
-      record.state = JobState::kFailed;
-      record.reason = "the process that looked after it was killed before it was submitted";
-      return records.save(record);
-    }
-    const io::Descriptor lock(
-        ::open((folder + "/" + kSlurmPlanFile).c_str(), O_RDONLY | O_CLOEXEC));
-    if (!lock || ::flock(lock.get(), LOCK_EX) != 0) {
-      return make_status(Code::kUnavailable, "{}: {}", folder, errno_text(errno));
-    }
+    // Without a plan nobody has begun to submit it.
+    const auto lock = lock_slurm_job(folder);
     auto now = records.load(record.name);
     if (!now) return now.error();
     record = *std::move(now);
     if (has_ended(record.state) || (record.supervisor && is_alive(*record.supervisor))) return {};
+    if (::access((folder + "/" + kSlurmIdFile).c_str(), F_OK) != 0) {
+      record.state = JobState::kFailed;
+      record.reason = "it was killed before Slurm had the job";
+      constexpr int kKilled = 137;
+      record.exit_code = kKilled;
+      std::error_code ignored;
+      if (const std::string shared(record.data.string_at({"folder"})); !shared.empty()) {
+        fs::remove_all(shared, ignored);
+      }
+      return records.save(record);
+    }
     ::unlink((folder + "/" + kOutputFile).c_str());
     return start_local_supervisor(records, record, {}, -1);
   }

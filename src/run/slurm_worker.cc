@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -23,6 +24,7 @@
 #include <iterator>
 #include <optional>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -162,10 +164,7 @@ class SlurmWorker {
   }
 
   Result<int> run() {
-    if (const Status status = submit(); !status.ok()) {
-      remove_folder();
-      return failure(status);
-    }
+    if (const Status status = submit(); !status.ok()) return failure(status);
     (void)write_bytes(STDOUT_FILENO, fmt::format("d slurmJob {}\n", id_));
     while (true) {
       if (const Status status = take_signals(); !status.ok()) return failure(status);
@@ -182,8 +181,12 @@ class SlurmWorker {
  private:
   Status submit() {
     const std::string id_file = job_folder_ + "/" + kSlurmIdFile;
+    const io::Descriptor lock = lock_slurm_job(job_folder_);
     id_ = launch::trimmed(whole_text(id_file));
     if (!id_.empty()) return {};
+    if (parent_of_process(::getppid()) != supervisor_) {
+      return {Code::kCancelled, "it was killed before Slurm had the job"};
+    }
     const io::Descriptor script(::open(script_.c_str(), O_RDONLY | O_CLOEXEC));
     if (!script) return make_status(Code::kUnavailable, "{}: {}", script_, errno_text(errno));
     auto answer = ask_slurm("sbatch",
@@ -285,7 +288,6 @@ class SlurmWorker {
     ::poll(nullptr, 0, kLastWords);
     for (GrowingFile& file : files_) file.print(true);
     const SlurmFailure first = first_slurm_failure(whole_text(folder_ + "/batch.log"));
-    remove_folder();
     if (end.state == "COMPLETED") return 0;
     if (end.state == "FAILED" && !first.text.empty()) {
       std::ofstream(reason_file(job_folder_, 0)) << first.text;
@@ -296,11 +298,6 @@ class SlurmWorker {
     }
     if (end.state == "CANCELLED") return kSlurmSignal + SIGTERM;
     return end.code != 0 ? end.code : 1;
-  }
-
-  void remove_folder() const {
-    std::error_code ignored;
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
   }
 
   const SignalPipe signals_;
@@ -366,6 +363,14 @@ json::Value to_json(const SlurmPlan& plan) {
   value["tasks"] = plan.tasks;
   value["detached"] = plan.detached;
   return value;
+}
+
+io::Descriptor lock_slurm_job(const std::string& job_folder) {
+  const std::string path = job_folder + "/" + kSlurmPlanFile;
+  io::Descriptor lock(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  while (lock && ::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return lock;
 }
 
 std::string slurm_output(const std::string& folder, bool error) {

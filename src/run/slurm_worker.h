@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/status.h"
+#include "io/process.h"
 #include "json/value.h"
 
 #include <string>
@@ -31,6 +32,9 @@ json::Value to_json(const SlurmPlan& plan);
 
 // The folder's files of the tasks' output, as srun takes them: "%t" is the task.
 std::string slurm_output(const std::string& folder, bool error);
+
+// Held by who submits the job, and by who looks whether it was submitted: one at a time.
+io::Descriptor lock_slurm_job(const std::string& job_folder);
 
 // How a job stands, out of `scontrol show job -o` and `sacct -nPXo State,ExitCode`.
 struct SlurmState {

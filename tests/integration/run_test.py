@@ -127,7 +127,7 @@ class DryRun(RunTest):
         self.assertEqual(rows, self.table(["a"]))
         devices = [w["environment"]["CUDA_VISIBLE_DEVICES"] for w in json.loads(out)["workers"]]
         self.assertEqual(devices, ["0", "0", ""])  # every host counts its own
-        self.assertIn("a is there twice", self.mistake("run", *self.line, "--hosts", "a,b,a"))
+        self.assertIn("a is there twice", self.mistake("run", *self.line, "--hosts", "a,b,me@a"))
 
     def test_A129_a_slurm_step_resolves_to_the_table(self):
         code, script, err = self.divisi("run", *self.line, "--backend", "slurm", "-o", "sh")

@@ -302,7 +302,7 @@ def test_nothing_is_left_of_a_run_that_is_killed_at_any_moment(site, tmp_path):
         return {job["state"] for job in json.loads(site.divisi("jobs", "-o", "json")[1])}
 
     eventually(lambda: states() <= {"Stopped", "Failed"}, lambda: site.divisi("jobs")[1])
-    eventually(lambda: not site.slurm.jobs(), lambda: site.slurm.ask("squeue"))
+    site.assert_nothing_left()
 
 
 @pytest.mark.long
