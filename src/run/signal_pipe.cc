@@ -13,9 +13,11 @@ namespace {
 constexpr std::initializer_list<int> kAsked = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
 
 std::atomic<int> signal_pipe_end{-1};
+std::atomic<bool> signal_came{false};
 
 void note_signal(int number) {
   const int before = errno;
+  signal_came = true;
   const auto byte = static_cast<unsigned char>(number);
   [[maybe_unused]] const ssize_t written = ::write(signal_pipe_end.load(), &byte, 1);
   errno = before;
@@ -37,12 +39,17 @@ SignalPipe::SignalPipe() {
   ::fcntl(pipe_.read.get(), F_SETFL, O_NONBLOCK);
   ::fcntl(pipe_.write.get(), F_SETFL, O_NONBLOCK);
   signal_pipe_end = pipe_.write.get();
+  signal_came = false;
   for (const int number : kAsked) set_handler(number, note_signal);
 }
 
 SignalPipe::~SignalPipe() {
   for (const int number : kAsked) set_handler(number, SIG_DFL);
   signal_pipe_end = -1;
+}
+
+bool SignalPipe::came() noexcept {
+  return signal_came;
 }
 
 std::optional<int> SignalPipe::next() const {

@@ -19,6 +19,8 @@ class SignalPipe {
 
   int fd() const noexcept { return pipe_.read.get(); }  // readable while next() has one
   std::optional<int> next() const;                      // does not block
+  // Whether one has come since the pipe was made; for any thread that does something long.
+  static bool came() noexcept;
 
  private:
   io::PipePair pipe_;

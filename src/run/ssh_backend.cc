@@ -4,6 +4,7 @@
 #include "run/local_supervisor.h"
 #include "run/package_store.h"
 #include "run/rendering.h"
+#include "run/signal_pipe.h"
 #include "run/ssh_link.h"
 #include "run/ssh_worker.h"
 #include "run/supervised_backend.h"
@@ -90,8 +91,10 @@ class SshBackend : public SupervisedBackend {
     for (std::size_t first = 0; first < hosts.size(); first += kAtOnce) {
       std::vector<std::future<Result<SshLink::Sent>>> asked;
       for (std::size_t i = first; i < std::min(hosts.size(), first + kAtOnce); ++i) {
-        SshTarget target{
-            .host = hosts[i], .ditask = job.options.remote_ditask, .of_this_thread = true};
+        SshTarget target{.host = hosts[i],
+                         .ditask = job.options.remote_ditask,
+                         .of_this_thread = true,
+                         .given_up = SignalPipe::came};
         asked.push_back(std::async(std::launch::async, prepare_host, std::move(target), tree,
                                    job.options.remote_folder));
       }

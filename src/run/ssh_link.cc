@@ -136,7 +136,7 @@ Result<SshLink> SshLink::open(const SshTarget& target) {
                    "ssh cannot be started: {}; install the OpenSSH client (openssh-client)",
                    process.error().message());
   }
-  SshLink link(target.host, *std::move(process));
+  SshLink link(target, *std::move(process));
   for (const int fd : {link.output_fd(), link.error_fd()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
   if (const Status status = link.greet(); !status.ok()) return failure(status);
   return link;
@@ -195,6 +195,7 @@ Result<Frame> SshLink::receive(std::optional<Clock::time_point> deadline) {
   while (true) {
     DIVISI_TRY(std::optional<Frame> found, take());
     if (found) return *std::move(found);
+    if (const Status status = check_given_up(); !status.ok()) return failure(status);
     std::array<pollfd, 2> watched{pollfd{output_fd(), POLLIN, 0}, pollfd{error_fd(), POLLIN, 0}};
     int timeout = -1;
     if (deadline) {
@@ -205,9 +206,16 @@ Result<Frame> SshLink::receive(std::optional<Clock::time_point> deadline) {
       }
       timeout = static_cast<int>(rest.count());
     }
+    constexpr int kAskAgain = 200;  // milliseconds
+    if (given_up_ && (timeout < 0 || timeout > kAskAgain)) timeout = kAskAgain;
     ::poll(watched.data(), watched.size(), timeout);
     if (const Status status = pump(); !status.ok()) return failure(status);
   }
+}
+
+Status SshLink::check_given_up() const {
+  if (!given_up_ || !given_up_()) return {};
+  return make_status(Code::kCancelled, "host {}: it was given up", host_);
 }
 
 Status SshLink::lost() {
@@ -248,6 +256,7 @@ Result<std::vector<std::string>> SshLink::ask_missing(const PackageTree& tree,
 // Small objects share a write.
 Status SshLink::flush(std::size_t from) {
   if (unsent_.size() < from) return {};
+  DIVISI_TRY_STATUS(check_given_up());
   const Status status = write_bytes(process_.input().get(), unsent_);
   unsent_.clear();
   if (status.ok()) return {};

@@ -15,6 +15,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@ struct SshTarget {
   std::string ditask{};  // the program there; empty: of its search path
   // The ssh ends with the thread that opened the link, and with the terminal's Ctrl-C.
   bool of_this_thread = true;
+  std::function<bool()> given_up{};  // asked now and then: true ends what is waited for
 };
 
 // One line about a host out of what ssh, its shell or divisi there wrote to standard error.
@@ -54,8 +56,12 @@ class SshLink {
   Status lost();
 
  private:
-  SshLink(std::string host, io::Process process)
-      : host_(std::move(host)), process_(std::move(process)), reader_(true) {}
+  SshLink(const SshTarget& target, io::Process process)
+      : host_(target.host),
+        given_up_(target.given_up),
+        process_(std::move(process)),
+        reader_(true) {}
+  Status check_given_up() const;
   Status greet();
   Result<std::vector<std::string>> ask_missing(const PackageTree& tree, const std::string& folder);
   Status send_object(const std::string& digest, const PackageObject& object);
@@ -63,6 +69,7 @@ class SshLink {
   bool read_some(io::Descriptor& from, std::string& into);
 
   std::string host_;
+  std::function<bool()> given_up_;
   io::Process process_;
   FrameReader reader_;
   std::string unsent_;

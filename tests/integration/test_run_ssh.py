@@ -491,6 +491,27 @@ def test_an_unknown_host_and_one_that_does_not_listen(site):
     assert f"host {GATEWAY}: " in err and "refused" in err
 
 
+def test_a_signal_ends_the_wait_for_a_host_that_says_nothing(site):
+    program = ("import socket\nserver = socket.create_server((%r, 22))\nprint('listening', flush=True)\n"
+               "peer = server.accept()\nprint('accepted', flush=True)\npeer[0].recv(1 << 20)\n"
+               "while peer[0].recv(1 << 20): pass\n" % GATEWAY)
+    silent = subprocess.Popen(["ip", "netns", "exec", site.switch, sys.executable, "-c", program],
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        assert silent.stdout.readline() == "listening\n"
+        run = site.start(*site.on_hosts("--", "true", workers=2, hosts=f"{ADDRESSES[0]},{GATEWAY}"))
+        assert silent.stdout.readline() == "accepted\n"
+        run.process.send_signal(signal.SIGTERM)
+        code, out, err = run.wait()
+        assert (code, out, err) == (143, "", "divisi run: ended before the job began\n")
+        assert site.divisi("jobs", "-o", "name")[1] == ""
+        site.assert_nothing_left()
+    finally:
+        silent.kill()
+        silent.wait()
+        silent.stdout.close()
+
+
 def test_a_host_key_that_changed_or_is_not_known(site):
     host = site.hosts[2]
     known = site.known.read_text()
