@@ -167,6 +167,7 @@ class ManifestSupervision final : public run::Supervision {
   local::ClusterOptions cluster_options() {
     local::ClusterOptions options;
     options.folder = plan_.folder;
+    options.guard = plan_.guard;
     options.on_output = [this](std::string_view pod, std::string_view, std::string_view line) {
       news_.line(pod, line);
     };

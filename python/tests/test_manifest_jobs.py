@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import time
@@ -195,6 +196,53 @@ def test_a_killed_supervisor_takes_its_pods_along(site):
     record = site.wait_for("Failed")
     assert "was killed, and its workers with it" in record["reason"]
     assert "train has ended" in site.refused("scale", "train", 3)
+
+
+def processes_of(site):
+    """All that has to do with the jobs of this test, by their command lines."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes()
+        except OSError:
+            continue
+        if site.number.encode() in text or (b"manifest-supervisor" in text and str(site.folder).encode() in text):
+            found.append(int(path.parent.name))
+    return found
+
+
+def kill_somewhen(site, chance, which):
+    """Kills `divisi run`, or the supervisor, within the first moments; nothing is left afterwards."""
+    with site.start("run", site.manifest(), "--name", "killed") as process:
+        time.sleep(chance.random() * 0.25)  # the moment itself is what is tried out
+        victims = [process.pid] if which == "run" else [
+            pid for pid in processes_of(site) if pid != process.pid and site.number not in cmdline(pid)]
+        for pid in victims:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        if which != "run":
+            process.terminate()
+        process.communicate(timeout=SECONDS)
+    wait_until(lambda: not processes_of(site), lambda: [cmdline(pid) for pid in processes_of(site)])
+    states = [job["state"] for job in json.loads(site("jobs", "-o", "json").stdout)]
+    assert all(state in ("Stopped", "Failed") for state in states), states
+
+
+def cmdline(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize("rounds", [4, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("which", ["run", "supervisor"])
+def test_nothing_is_left_whenever_it_is_killed(site, which, rounds):
+    chance = random.Random(rounds)
+    for _ in range(rounds):
+        kill_somewhen(site, chance, which)
 
 
 def test_a_job_is_resized_while_it_runs(site):

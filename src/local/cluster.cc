@@ -58,6 +58,7 @@ class MemoryCluster final : public Cluster {
         kubelet_(reactor, api_,
                  {.folder = options_.folder,
                   .gpus = count_gpus(),
+                  .guard = options_.guard,
                   .on_output = options_.on_output,
                   .on_limit = options_.on_limit}),
         reactor_(reactor) {

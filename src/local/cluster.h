@@ -32,6 +32,7 @@ Result<Manifest> read_manifest(std::string_view text);
 
 struct ClusterOptions {
   std::string folder{};  // exists; logs and volumes go there
+  std::string guard{};   // of containers, see container.h
   // Of di-server, where they are free.
   std::uint16_t api_port = 8081;
   std::uint16_t probe_port = 8080;

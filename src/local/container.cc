@@ -105,33 +105,47 @@ class ThreadContainer final : public Container {
     const std::lock_guard lock(mutex_);
     if (!process_ || process_->reaped()) return;
     // bwrap, the first process of the namespace, and the command below that.
-    const pid_t command = only_child(only_child(process_->pid()));
-    if (command == 0 || ::kill(command, SIGTERM) != 0) kill_group();
+    const pid_t bwrap = has_guard() ? only_child(process_->pid()) : process_->pid();
+    const pid_t command = only_child(only_child(bwrap));
+    if (command == 0 || ::kill(command, SIGTERM) != 0) kill_all();
   }
 
   void kill() override {
     const std::lock_guard lock(mutex_);
-    if (process_ && !process_->reaped()) kill_group();
+    if (process_ && !process_->reaped()) kill_all();
   }
 
  private:
   // bwrap and the first process of the namespace. The second ends with the first only once the
   // sandbox is complete.
-  void kill_group() { process_->kill_group(SIGKILL); }
+  // A guard does all of it when it is asked to end: it has no grace.
+  void kill_all() {
+    if (has_guard()) {
+      static_cast<void>(process_->kill(SIGTERM));
+    } else {
+      process_->kill_group(SIGKILL);
+    }
+  }
+
+  bool has_guard() const { return !options_.guard.empty(); }
 
   Result<io::Process> spawn() {
     DIVISI_TRY(io::PipePair pipe, io::make_pipe());
     DIVISI_TRY(io::Descriptor arguments, io::make_memory_file("sandbox", joined(options_.sandbox)));
     io::SpawnOptions how;
-    how.program = "bwrap";
-    how.arguments = {"--args", std::to_string(arguments.get()), "--"};
+    how.program = has_guard() ? options_.guard : "bwrap";
+    if (has_guard()) how.arguments = {std::to_string(::getpid()), "0", "bwrap"};
+    for (const std::string& word :
+         {std::string("--args"), std::to_string(arguments.get()), std::string("--")}) {
+      how.arguments.push_back(word);
+    }
     how.arguments.insert(how.arguments.end(), options_.command.begin(), options_.command.end());
     how.standard_input = io::Stdio::kNull;
     how.output_to = pipe.write.get();
     how.error_to = pipe.write.get();
     how.inherited = {arguments.get()};
-    how.new_process_group = true;  // Ctrl-C is for this program
-    how.die_with_parent = true;
+    how.new_process_group = true;        // Ctrl-C is for this program
+    how.die_with_parent = !has_guard();  // which sees to it
     how.clear_signal_mask = true;
     auto process = io::Process::spawn(how);
     output_ = std::move(pipe.read);

@@ -1,7 +1,8 @@
 // Container: one container of a pod as a process group of this machine, its output kept in a file.
 //
 // bubblewrap gives it a process namespace of its own: whatever it starts ends with it, and all of
-// it ends when this program does, also by SIGKILL. Each has a thread, which reads its output.
+// it ends when this program does, also by SIGKILL. While the sandbox is made that needs a guard.
+// Each has a thread, which reads its output.
 #pragma once
 
 #include "base/status.h"
@@ -21,6 +22,9 @@ struct ContainerOptions {
   std::vector<std::string> command{};  // in the sandbox
   std::vector<std::string> sandbox{};  // arguments of bwrap, handed over by a descriptor
   std::string log{};                   // path; appended to
+  // divisi-trial, which ends what is left when this program was killed; empty: none. Then a sandbox
+  // that was not complete at that moment stays.
+  std::string guard{};
   // From the container's thread, each line without its end.
   std::function<void(std::string_view line)> on_line{};
   // From the container's thread, once, after the last line.

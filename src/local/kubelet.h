@@ -27,7 +27,8 @@ class PodRun;
 struct KubeletOptions {
   std::string folder{};  // of the job: pods/, logs/, hosts
   std::string service_domain = "svc.cluster.local";
-  int gpus = 0;  // of this machine
+  int gpus = 0;         // of this machine
+  std::string guard{};  // of containers, see there
   // One line of the output of a container; from its thread.
   std::function<void(std::string_view pod, std::string_view container, std::string_view line)>
       on_output = [](std::string_view, std::string_view, std::string_view) {};

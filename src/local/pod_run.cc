@@ -179,6 +179,7 @@ Status PodRun::start(const ContainerPlan& plan, State& state, bool init, std::si
   auto arguments = bubblewrap_arguments(sandbox);
   if (!arguments) return arguments.error();
   options.sandbox = *std::move(arguments);
+  options.guard = kubelet_.options().guard;
   options.log = fmt::format("{}/{}.{}.log", logs, name_, plan.name);
   options.on_line = [output = kubelet_.options().on_output, pod = name_, container = plan.name](
                         std::string_view line) { output(pod, container, line); };

@@ -102,6 +102,9 @@ class ManifestBackend : public SupervisedBackend {
     plan.folder =
         job.options.folder.empty() ? folder + "/run" : fs::absolute(job.options.folder).string();
     plan.timeout = job.options.timeout;
+    auto guard = installed_program("divisi-trial");
+    if (!guard) return guard.error();
+    plan.guard = *std::move(guard);
     // A manifest may have Secrets.
     DIVISI_TRY_STATUS(write_private(folder + "/" + kManifestFile, job.manifest));
     DIVISI_TRY_STATUS(
@@ -141,6 +144,7 @@ json::Value to_json(const ManifestPlan& plan) {
   json::Value value;
   value["file"] = plan.file;
   value["folder"] = plan.folder;
+  value["guard"] = plan.guard;
   if (plan.timeout) value["timeoutMilliseconds"] = std::int64_t{plan.timeout->count()};
   return value;
 }
@@ -149,6 +153,7 @@ Result<ManifestPlan> manifest_plan_from(const json::Value& value) {
   ManifestPlan plan;
   plan.file = value.string_at({"file"});
   plan.folder = value.string_at({"folder"});
+  plan.guard = value.string_at({"guard"});
   if (plan.folder.empty()) return failure(Code::kInvalid, "it is no plan of a manifest");
   if (const auto timeout = value.int_at({"timeoutMilliseconds"})) {
     plan.timeout = std::chrono::milliseconds(*timeout);

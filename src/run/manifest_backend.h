@@ -20,6 +20,7 @@ inline constexpr const char* kManifestFile = "manifest.yaml";  // in the job's f
 struct ManifestPlan {
   std::string file{};    // as it was typed: for messages
   std::string folder{};  // absolute: for logs and volumes
+  std::string guard{};   // divisi-trial, around the containers
   std::optional<std::chrono::milliseconds> timeout{};
 };
 json::Value to_json(const ManifestPlan& plan);
