@@ -19,6 +19,13 @@ std::size_t running_workers(const JobRecord& job) {
       std::ranges::count(job.workers, JobState::kRunning, &WorkerRecord::state));
 }
 
+// By `divisi restart` and --watch, and of pods that were made again.
+int all_restarts(const JobRecord& job) {
+  int restarts = job.restarts;
+  for (const WorkerRecord& worker : job.workers) restarts += worker.restarts;
+  return restarts;
+}
+
 bool has_pods(const JobRecord& job) {
   return job.data.find("manifest") != nullptr;
 }
@@ -86,7 +93,7 @@ std::string job_table(const std::vector<JobRecord>& jobs, bool wide) {
         has_ended(job.state) ? std::to_string(job.workers.size())
                              : fmt::format("{}/{}", running_workers(job), job.workers.size());
     rows.push_back({job.name, job.backend, std::string(state_name(job.state)), workers,
-                    code_text(job.exit_code), std::to_string(job.restarts),
+                    code_text(job.exit_code), std::to_string(all_restarts(job)),
                     age_text(now - job.created)});
     if (wide) rows.back().insert(rows.back().end(), {job.entry, job.reason});
   }
@@ -109,7 +116,7 @@ std::string describe_job(const JobRecord& job, const std::string& folder) {
   facts.push_back({"Started:", kube::rfc3339(job.created)});
   if (job.ended) facts.push_back({"Ended:", kube::rfc3339(*job.ended)});
   facts.push_back({"Attached:", job.detached ? "no" : "yes"});
-  facts.push_back({"Restarts:", std::to_string(job.restarts)});
+  facts.push_back({"Restarts:", std::to_string(all_restarts(job))});
   facts.push_back({"Records:", folder});
   return columns(facts) + (has_pods(job) ? pod_table(job) : worker_table(job));
 }
