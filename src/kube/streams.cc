@@ -38,12 +38,14 @@ std::unique_ptr<http::Call> read_log(Client& client, std::string_view space, std
                                      const LogOptions& options,
                                      std::function<void(std::string_view)> on_piece,
                                      std::function<void(Status)> on_done) {
-  const Query query{
-      {"container", options.container},          {"follow", flag(options.follow)},
-      {"previous", flag(options.previous)},      {"timestamps", flag(options.timestamps)},
-      {"tailLines", count(options.tail_lines)},  {"sinceSeconds", count(options.since_seconds)},
-      {"sinceTime", options.since_time ? rfc3339(*options.since_time) : ""},
-      {"limitBytes", count(options.limit_bytes)}};
+  const Query query{{"container", options.container},
+                    {"follow", flag(options.follow)},
+                    {"previous", flag(options.previous)},
+                    {"timestamps", flag(options.timestamps)},
+                    {"tailLines", count(options.tail_lines)},
+                    {"sinceSeconds", count(options.since_seconds)},
+                    {"sinceTime", options.since_time ? rfc3339(*options.since_time) : ""},
+                    {"limitBytes", count(options.limit_bytes)}};
   http::CallOptions call;
   call.deadline = io::Duration(0);  // a followed log lasts as long as its pod
   return client.stream("reading the log of " + object_key(space, pod),

@@ -44,6 +44,17 @@ bool was_started(const JobRecord& record) {
   return record.data.bool_at({"started"}).value_or(false);
 }
 
+// The first failure is the job's end, also where its workers are two Jobs.
+Status end_the_others(ClusterLink& link, BackendKind kind, const std::vector<json::Value>& owners) {
+  if (kind != BackendKind::kJob) return {};
+  json::Value change;
+  change["spec"]["suspend"] = true;
+  for (const std::string& name : jobs_to_end(owners)) {
+    DIVISI_TRY_STATUS(link.patch(batch_jobs(), name, change));
+  }
+  return {};
+}
+
 // One job, from the first look to its end.
 class Following {
  public:
@@ -136,12 +147,7 @@ class Following {
     const JobRecord before = record_;
     judge_job(kind_, seen.owners, seen.pods, record_);
     say_waits(seen);
-    for (const std::string& name :
-         jobs_to_end(kind_ == BackendKind::kJob ? seen.owners : std::vector<json::Value>())) {
-      json::Value change;
-      change["spec"]["suspend"] = true;
-      DIVISI_TRY_STATUS(link_.patch(batch_jobs(), name, change));
-    }
+    DIVISI_TRY_STATUS(end_the_others(link_, kind_, seen.owners));
     if (to_json(before) == to_json(record_)) return {};
     return save_where_recorded(records_, record_);
   }
@@ -276,6 +282,7 @@ class ClusterBackend : public Backend {
     if (!listed) return listed.error();
     const auto pods = pods_of(*std::move(listed), owner_uids(record));
     judge_job(kind_, *owners, pods, record);
+    DIVISI_TRY_STATUS(end_the_others(**link, kind_, *owners));
     return save_where_recorded(records, record);
   }
 

@@ -29,6 +29,7 @@ std::vector<NeededRight> rights_of(BackendKind kind) {
   for (const std::string_view verb : {"create", "get", "list", "watch", "delete"}) {
     rights.push_back({verb, group, resource, ""});
   }
+  if (!operated) rights.push_back({"patch", group, resource, ""});
   for (const std::string_view verb : {"list", "watch"}) rights.push_back({verb, "", "pods", ""});
   rights.push_back({"get", "", "pods", "log"});
   for (const std::string_view verb : {"create", "delete"}) {

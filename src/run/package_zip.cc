@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <zip.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <iterator>
@@ -88,10 +89,13 @@ Result<std::string> zip_for_config_map(const PackageCut* cut) {
   if (cut == nullptr) return std::string();
   DIVISI_TRY(std::string bytes, zip_bytes(*cut));
   if (bytes.size() > kMaxConfigMapBytes) {
-    return failure(Code::kForbidden,
-                   "the package {} has {} KiB packed, a ConfigMap holds {}; put it into the image "
-                   "or on a volume",
-                   cut->path, bytes.size() >> 10U, kMaxConfigMapBytes >> 10U);
+    const auto biggest = std::ranges::max_element(cut->files, {}, &PackageFile::size);
+    return failure(
+        Code::kForbidden,
+        "the package {} has {} KiB packed, a ConfigMap holds {}; its biggest file is {} "
+        "({} KiB): leave it out in .gitignore, or put it into the image or on a --volume",
+        cut->path, bytes.size() >> 10U, kMaxConfigMapBytes >> 10U, biggest->path,
+        biggest->size >> 10U);
   }
   return bytes;
 }

@@ -37,8 +37,8 @@ std::string worker_line(const RunWorker& worker, const std::string& ditask);
 // How a package is in a pod: the zip of a ConfigMap.
 inline constexpr std::string_view kPodFolder = "/divisi/package";
 inline constexpr std::string_view kPodPackage = "/divisi/package/package.zip";
-// What a ConfigMap takes: 1 MiB for the object, of which base64 leaves three quarters.
-inline constexpr std::uint64_t kMaxConfigMapBytes = 700 << 10;
+// What a ConfigMap takes: 1 MiB of values, counted without base64.
+inline constexpr std::uint64_t kMaxConfigMapBytes = 1 << 20;
 
 // The objects of a cluster, in the order in which they are made. The ConfigMap has the package's
 // zip (`zip`, its bytes); empty: none is made.

@@ -204,7 +204,7 @@ class DryRun(RunTest):
         self.assertRegex(err, r"\Adivisi run: backend local, because .+\n\Z")
         self.assertIn("backend: local", out)
 
-    def test_a_cluster_with_dijobs_does_not_take_the_job_that_it_cannot_start(self):
+    def test_a_cluster_with_dijobs_takes_the_job(self):
         class Answer(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 body = b'{"kind": "APIResourceList"}'
@@ -228,15 +228,10 @@ class DryRun(RunTest):
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         }))
         code, out, err = self.divisi("run", "--workers", 1, "--", "echo", "here", env={"KUBECONFIG": str(config)})
-        self.assertEqual((code, out), (0, "[node 0] here\n"), err)
-        self.assertIn("backend local, because the cluster c has the type DIJob", err)
-        self.assertIn("--dry-run", err)
-
-    def test_what_a_printing_backend_hints_at(self):
-        for backend, program in (("dijob", "sh"), ("job", "sh")):
-            code, out, err = self.divisi("run", "--workers", 1, "--backend", backend, "--", "true")
-            self.assertEqual((code, out), (125, ""), err)
-            self.assertTrue(err.endswith(f"--backend {backend} --dry-run -o sh | {program}\n"), err)
+        self.assertEqual((code, out), (2, ""), err)
+        chosen, needed = err.splitlines()
+        self.assertEqual(chosen, "divisi run: backend dijob, because the cluster c has the type DIJob")
+        self.assertIn("--backend dijob needs --image", needed)
 
     def test_ditask_launch_is_divisi_run(self):
         launcher = Launcher(self.temp, ("launch", *self.line, "--backend", "local", "-o", "sh"), env=self.env)
@@ -423,7 +418,7 @@ class Local(RunTest):
     def test_a_start_that_fails_keeps_the_log_of_the_job_before(self):
         self.assertEqual(self.run_program("echo precious", "--name", "kept", workers=1)[0], 0)
         for failure in (
-            self.divisi("run", "--workers", 1, "--backend", "dijob", "--name", "kept", "--", "true"),
+            self.divisi("run", "--workers", 1, "--backend", "dijob", "--image", "i", "--name", "kept", "--", "true"),
             self.divisi("run", "--workers", 20, "--backend", "local", "--name", "kept", "--", "sleep", 600,
                         prefix=("sh", "-c", 'ulimit -n 40; exec "$@"', "sh")),
         ):

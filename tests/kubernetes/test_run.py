@@ -2,10 +2,12 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -16,7 +18,7 @@ DIVISI = BUILD / "bin" / "divisi"
 IMAGE = "docker.io/local/run:1"
 SPACE = "run"
 LABEL = "divisi.opendilab.org/job"
-LONG = 100  # seconds; only a hang ever waits for it
+LONG = 300  # seconds; only a hang ever waits for it
 BACKENDS = ("dijob", "job")
 KINDS = "dijobs,jobs,pods,services,configmaps,secrets"
 
@@ -236,3 +238,77 @@ def test_a_job_that_cannot_start_says_why_and_ends_with_its_timeout(cluster, cli
     assert code == 124 and out == "", (code, out, err)
     assert re.search(r"pod missing-worker-0 does not start \(ImagePull\): .*ErrImageNeverPull", err), err
     wait_until_gone(cluster, "missing")
+
+
+@pytest.fixture
+def bare(control_plane, tmp_path):
+    """A cluster whose pods never run."""
+    cli = Cli(control_plane, tmp_path, "default")
+    yield cli
+    cli.close()
+
+
+def test_the_default_is_dijob_where_the_cluster_has_the_type(control_plane, bare):
+    line, program = ("run", "--workers", 1), ("--", "true")
+    code, out, err = bare(*line, "--dry-run", *program)
+    assert code == 0 and "kind: DIJob" in out, (code, out, err)
+    assert err == "divisi run: backend dijob, because the cluster divisi has the type DIJob\n"
+    assert "--backend dijob needs --image" in bare.mistake(*line, *program)
+    bare.environment["KUBECONFIG"] = str(bare.folder / "none")
+    code, out, err = bare(*line, "--dry-run", *program)
+    assert code == 0 and "backend local, because" in err, (code, out, err)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_cannot_start_is_one_line_and_leaves_nothing(control_plane, bare, backend):
+    line = bare.run(backend, "--name", "refused", "-p", write_package(bare), "-m", "my_module.main")
+    assert "has no namespace nowhere" in bare.mistake(*line, "--namespace", "nowhere")
+    noise = bare.folder / "pkg" / "noise.bin"
+    noise.write_bytes(os.urandom(1100 << 10))
+    assert re.search(r"has 11\d\d KiB packed, a ConfigMap holds 1024; its biggest file is noise.bin", bare.mistake(*line))
+    noise.unlink()
+    said = answers(succeed("certificate", "--name", control_plane.name, "--user", "stranger"))
+    subprocess.run([control_plane.program, "config", "set-credentials", "stranger", "--kubeconfig", bare.kubeconfig,
+                    f"--client-certificate={said['CERTIFICATE']}", f"--client-key={said['KEY']}"], check=True,
+                   capture_output=True)
+    subprocess.run([control_plane.program, "config", "set-context", "stranger", "--kubeconfig", bare.kubeconfig,
+                    "--cluster=" + json.loads(subprocess.run(
+                        [control_plane.program, "config", "view", "--kubeconfig", bare.kubeconfig, "-o", "json"], check=True,
+                        capture_output=True, text=True).stdout)["clusters"][0]["name"], "--user=stranger"], check=True,
+                   capture_output=True)
+    kind = "dijobs" if backend == "dijob" else "jobs"
+    assert re.search(rf"in the namespace default: you may not create {kind}, .*get pods/log", bare.mistake(
+        *line, "--context", "stranger"))
+    config = bare.folder / "away"
+    config.write_text(bare.kubeconfig.read_text().replace(control_plane.server, "https://127.0.0.1:1"))
+    assert "the cluster divisi does not answer" in bare.mistake(*line, "--kubeconfig", config)
+    # A package in the way, which is not ours: the job that was made before it goes again.
+    control_plane.kubectl("create", "configmap", "refused-package")
+    assert "ConfigMap refused-package is there already" in bare.mistake(*line)
+    wait_for("nothing of it", lambda: objects(control_plane, "refused", "default") == {"configmaps/refused-package"})
+    control_plane.kubectl("delete", "configmap", "refused-package")
+    assert bare.must("jobs", "-o", "name") == ""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_killed_divisi_run_leaves_nothing_that_divisi_jobs_does_not_know(control_plane, bare, backend):
+    line = bare.run(backend, "-p", write_package(bare), "-m", "my_module.main")
+    points = random.Random(15)
+    for number in range(6):
+        name = f"killed-{backend}-{number}"
+        run = bare.start(*line, "--name", name)
+        if number == 0:
+            wait_for("its start", lambda: f"job {name}: 1 worker" in run.noted())
+        else:
+            time.sleep(points.uniform(0, 0.3))  # anywhere in its start
+        run.kill()
+        run.wait()
+        table = bare.must("jobs")  # also ends what was started by half
+        known = re.search(rf"^{name} +{backend} +(\w+)", table, re.MULTILINE)
+        if number == 0:
+            assert known.group(1) in ("Pending", "Starting"), table
+        if known is None or known.group(1) == "Failed":
+            wait_for(f"nothing of {name}", lambda: not objects(control_plane, name, "default"))
+        if known is not None:
+            bare.must("delete", name)
+            wait_for(f"nothing of {name}", lambda: not objects(control_plane, name, "default"))
