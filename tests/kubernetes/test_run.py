@@ -1,13 +1,17 @@
 """divisi run with the backends dijob and job, on a real Kubernetes."""
 
+import contextlib
 import json
 import os
 import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -238,6 +242,101 @@ def test_a_job_that_cannot_start_says_why_and_ends_with_its_timeout(cluster, cli
     assert code == 124 and out == "", (code, out, err)
     assert re.search(r"pod missing-worker-0 does not start \(ImagePull\): .*ErrImageNeverPull", err), err
     wait_until_gone(cluster, "missing")
+
+
+class Wire:
+    """What lies between divisi and a cluster, and can be cut."""
+
+    def __init__(self, cli, instance):
+        where = urllib.parse.urlsplit(instance.server)
+        self.target = where.hostname, where.port
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.links = []
+        self.joined = True
+        server = f"https://127.0.0.1:{self.listener.getsockname()[1]}"
+        cli.kubeconfig.write_text(cli.kubeconfig.read_text().replace(instance.server, server))
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near = self.listener.accept()[0]
+            except OSError:
+                return
+            if not self.joined:
+                near.close()
+                continue
+            far = socket.create_connection(self.target)
+            self.links += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self.carry, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def carry(source, sink):
+        try:
+            while piece := source.recv(1 << 16):
+                sink.sendall(piece)
+        except OSError:
+            pass
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self, joined=True):
+        """Every connection ends now; new ones are taken unless it stays cut."""
+        self.joined = joined
+        for end in self.links:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        self.links.clear()
+
+    def close(self):
+        self.listener.close()
+        self.cut(joined=False)
+
+
+@pytest.fixture
+def wire(cluster, cli):
+    wire = Wire(cli, cluster)
+    yield wire
+    wire.close()
+
+
+def last_line(run):
+    found = re.findall(r"line (\d+)$", run.said(), re.MULTILINE)
+    return int(found[-1]) if found else -1
+
+
+def test_a_connection_that_breaks_costs_no_line(cluster, cli, wire):
+    script = "i=0; while [ $i -lt 1500 ]; do echo line $i; echo line $i >&2; i=$((i+1)); sleep 0.01; done"
+    run = cli.start(*cli.run("dijob", "--name", "broken", "--delete", "--", "sh", "-c", script, workers=2))
+    for number in range(3):
+        seen = last_line(run)
+        wait_for("some lines more", lambda: last_line(run) > seen + 100, LONG)
+        wire.cut(joined=number != 2)
+    wait_for("the end of the cluster to be told", lambda: "does not answer" in run.noted(), LONG)
+    wire.joined = True
+    assert run.wait(LONG) == 0, run.noted()
+    assert run.noted().count("does not answer") == 1 and "answers again" in run.noted(), run.noted()
+    for node in (0, 1):
+        numbers = [int(n) for n in re.findall(rf"^\[node {node}\] line (\d+)$", run.said(), re.MULTILINE)]
+        # Both outputs of a container have a pipe of their own: each is in order.
+        assert sorted(numbers) == [n for n in range(1500) for _ in range(2)]
+    wait_until_gone(cluster, "broken")
+
+
+@pytest.mark.long
+def test_a_cluster_that_stays_away_is_given_up(cluster, cli, wire):
+    run = cli.start(*cli.run("dijob", "--name", "away", "--", "sleep", "600"))
+    wait_for("its start", lambda: "job away: 1 worker" in run.noted(), LONG)
+    wire.cut(joined=False)
+    assert run.wait(LONG) == 125, run.noted()
+    assert "given up after 120 s" in run.noted().splitlines()[-1], run.noted()
+    assert re.search(r"away +dijob +Unknown", cli.must("jobs"))
+    wire.joined = True
+    assert re.search(r"away +dijob +(Starting|Running)", cli.must("jobs"))
+    cli.must("delete", "--now", "away")
+    wait_until_gone(cluster, "away")
 
 
 @pytest.fixture
