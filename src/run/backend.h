@@ -84,9 +84,9 @@ class Backend {
   // caller.
   virtual Status remove(const JobRecords& records, const JobRecord& record) = 0;
 
-  // Another number of replicas. `task` may be empty where one is meant without its name. kInvalid
-  // with the reason for a job that has ended, a task that it does not have, a size that it cannot
-  // have.
+  // Another number of replicas of a job that has not ended. `task` may be empty where one is meant
+  // without its name. kInvalid with the reason for a task that it does not have, or a size that it
+  // cannot have.
   virtual Status scale(const JobRecords& records, JobRecord& record, const std::string& task,
                        int replicas);
   // true: its workers end, the job stays; false brings them back.

@@ -316,6 +316,29 @@ class ClusterBackend : public Backend {
     return wait_until_gone(**link, kind_, record, grace_of(record) + kSlowEnd);
   }
 
+  Status scale(const JobRecords& records, JobRecord& record, const std::string& task,
+               int replicas) override {
+    if (kind_ != BackendKind::kDijob) return Backend::scale(records, record, task, replicas);
+    const auto link = ClusterLink::open(place_of(record));
+    if (!link) return link.error();
+    const auto owners = find_owners(**link, kind_, record);
+    if (!owners) return owners.error();
+    if (owners->empty()) return make_status(Code::kNotFound, "{} was deleted", record.name);
+    const auto resize = resize_of(owners->front(), replicas, task);
+    if (!resize) return resize.error().with_context(record.name);
+    return (*link)->patch(dijobs(), record.name, resize->patch, resize->by_scale ? "scale" : "",
+                          resize->by_scale ? kube::PatchType::kMerge : kube::PatchType::kJson);
+  }
+
+  Status suspend(const JobRecords& records, JobRecord& record, bool suspended) override {
+    if (kind_ != BackendKind::kDijob) return Backend::suspend(records, record, suspended);
+    const auto link = ClusterLink::open(place_of(record));
+    if (!link) return link.error();
+    json::Value change;
+    change["spec"]["suspend"] = suspended;
+    return (*link)->patch(dijobs(), record.name, change);
+  }
+
   Result<std::vector<JobRecord>> list_others() override {
     std::vector<JobRecord> others;
     if (kind_ != BackendKind::kDijob) return others;

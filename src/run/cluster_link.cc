@@ -187,9 +187,10 @@ Result<json::Value> ClusterLink::create(const kube::Resource& resource, const js
 }
 
 Status ClusterLink::patch(const kube::Resource& resource, const std::string& name,
-                          const json::Value& change, const std::string& subresource) {
+                          const json::Value& change, const std::string& subresource,
+                          kube::PatchType type) {
   const auto answer = call([&](kube::Done done) {
-    session_->client().patch(resource, space_, name, kube::PatchType::kMerge, change,
+    session_->client().patch(resource, space_, name, type, change,
                              {.subresource = subresource, .field_manager = "divisi-run"},
                              std::move(done));
   });

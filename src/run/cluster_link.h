@@ -48,7 +48,7 @@ class ClusterLink {
   Result<std::vector<json::Value>> list(const kube::Resource& resource, const std::string& labels);
   Result<json::Value> create(const kube::Resource& resource, const json::Value& object);
   Status patch(const kube::Resource& resource, const std::string& name, const json::Value& change,
-               const std::string& subresource = {});
+               const std::string& subresource = {}, kube::PatchType type = kube::PatchType::kMerge);
   // What is not there, or is another object than `uid`, is no failure.
   Status remove(const kube::Resource& resource, const std::string& name, const std::string& uid,
                 std::optional<std::int64_t> grace_seconds = std::nullopt);

@@ -164,6 +164,11 @@ void set_workers(const std::vector<json::Value>& pods, JobRecord& record) {
     if (!same->host.empty()) now.host = same->host;
     *same = std::move(now);
   }
+  for (WorkerRecord& worker : record.workers) {
+    const bool there = std::ranges::any_of(
+        pods, [&](const json::Value& pod) { return rank_of_pod(pod) == worker.rank; });
+    if (!there && !has_ended(worker.state)) worker.state = JobState::kPending;
+  }
   std::ranges::sort(record.workers, {}, &WorkerRecord::rank);
 }
 
@@ -202,6 +207,26 @@ void fail_job(JobRecord& record, const std::vector<json::Value>& pods, bool time
   end_job(record, JobState::kFailed, 1, std::move(reason));
 }
 
+std::string task_name(const json::Value& task) {
+  const std::string_view name = task.string_at({"name"});
+  const std::string_view type = task.string_at({"type"});
+  return std::string(!name.empty() ? name : type.empty() ? "none" : type);
+}
+
+// Ranks that a smaller job no longer has, once their pods are gone.
+void drop_workers(const json::Value& dijob, const std::vector<json::Value>& pods,
+                  JobRecord& record) {
+  const json::Array& tasks = items_at(dijob, {"spec", "tasks"});
+  std::int64_t wanted = 0;
+  for (const json::Value& task : tasks) wanted += task.int_at({"replicas"}).value_or(1);
+  if (tasks.empty()) return;
+  std::erase_if(record.workers, [&](const WorkerRecord& worker) {
+    return worker.rank >= wanted && std::ranges::none_of(pods, [&](const json::Value& pod) {
+             return rank_of_pod(pod) == worker.rank;
+           });
+  });
+}
+
 void judge_dijob(const json::Value& dijob, const std::vector<json::Value>& pods,
                  JobRecord& record) {
   const std::string_view phase = dijob.string_at({"status", "phase"});
@@ -210,6 +235,7 @@ void judge_dijob(const json::Value& dijob, const std::vector<json::Value>& pods,
     const std::string words = message_of(dijob, "Failed");
     return fail_job(record, pods, words.find("active longer than") != std::string::npos, words);
   }
+  drop_workers(dijob, pods, record);
   record.state = phase == "Running"    ? JobState::kRunning
                  : phase == "Starting" ? state_of_workers(record, !pods.empty())
                  : phase.empty() || phase == "Pending" || phase == "Created" ? JobState::kPending
@@ -352,6 +378,38 @@ std::vector<std::string> jobs_to_end(const std::vector<json::Value>& jobs) {
     names.emplace_back(job.string_at({"metadata", "name"}));
   }
   return names;
+}
+
+Result<Resize> resize_of(const json::Value& dijob, int workers, const std::string& task) {
+  const json::Array& tasks = items_at(dijob, {"spec", "tasks"});
+  if (tasks.empty()) return failure(Code::kInvalid, "a job without spec.tasks is not scaled");
+  std::vector<std::string> names;
+  std::string sized;  // by the scale
+  for (const json::Value& each : tasks) {
+    names.push_back(task_name(each));
+    if (each.string_at({"type"}) == "collector") sized = names.back();
+  }
+  if (names.size() == 1) sized = names.front();
+  const std::string wanted = !task.empty() ? task : !sized.empty() ? sized : "worker";
+  const auto found = std::ranges::find(names, wanted);
+  if (found == names.end()) {
+    return failure(Code::kInvalid, "there is no task {}; --task names one of {}", wanted,
+                   fmt::join(names, ", "));
+  }
+  Resize resize;
+  resize.by_scale = wanted == sized;
+  if (resize.by_scale) {
+    resize.patch["spec"]["replicas"] = workers;
+    return resize;
+  }
+  // Only if the task still stands where it was seen.
+  const std::string path = fmt::format("/spec/tasks/{}", found - names.begin());
+  const json::Value& entry = tasks[static_cast<std::size_t>(found - names.begin())];
+  const std::string key = entry.find("name") != nullptr ? "name" : "type";
+  resize.patch = json::Array{
+      json::Object{{"op", "test"}, {"path", path + "/" + key}, {"value", entry.string_at({key})}},
+      json::Object{{"op", "add"}, {"path", path + "/replicas"}, {"value", workers}}};
+  return resize;
 }
 
 JobRecord record_of_dijob(const json::Value& dijob) {

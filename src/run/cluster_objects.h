@@ -49,6 +49,15 @@ void judge_job(BackendKind kind, const std::vector<json::Value>& owners,
 // The Jobs that still work although another one of the same job has failed.
 std::vector<std::string> jobs_to_end(const std::vector<json::Value>& jobs);
 
+// What has to be changed for another number of workers: the scale of the job where that sizes the
+// task (the collector, or the only one), otherwise its entry of spec.tasks. `task` is empty: the
+// one that scale sizes, else "worker". kInvalid names the tasks.
+struct Resize {
+  bool by_scale = false;
+  json::Value patch{};  // a merge patch of the scale, or a JSON patch of the job
+};
+Result<Resize> resize_of(const json::Value& dijob, int workers, const std::string& task);
+
 // A DIJob that has no record here, as one.
 JobRecord record_of_dijob(const json::Value& dijob);
 

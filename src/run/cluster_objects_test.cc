@@ -115,6 +115,25 @@ TEST(ClusterObjectsTest, JobsHaveSucceededWhenAllHave) {
   EXPECT_EQ(judged(BackendKind::kJob, {complete}, {}).state, JobState::kSucceeded);
 }
 
+TEST(ClusterObjectsTest, AJobIsResizedByItsScaleOrByTheEntryOfATask) {
+  const json::Value one = object("spec: {tasks: [{name: worker, type: none}]}");
+  const auto only = resize_of(one, 5, "");
+  ASSERT_TRUE(only);
+  EXPECT_TRUE(only->by_scale);
+  EXPECT_EQ(only->patch.int_at({"spec", "replicas"}), 5);
+  const json::Value two =
+      object("spec: {tasks: [{name: gpu, type: none}, {name: worker, type: none}]}");
+  const auto worker = resize_of(two, 2, "");
+  ASSERT_TRUE(worker);
+  EXPECT_FALSE(worker->by_scale);
+  const json::Array& steps = *worker->patch.as_array();
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[0].string_at({"path"}), "/spec/tasks/1/name");
+  EXPECT_EQ(steps[1].string_at({"path"}), "/spec/tasks/1/replicas");
+  EXPECT_EQ(steps[1].int_at({"value"}), 2);
+  EXPECT_THAT(resize_of(two, 2, "learner").error().message(), HasSubstr("one of gpu, worker"));
+}
+
 TEST(ClusterObjectsTest, AWaitingPodSaysWhy) {
   const auto image =
       wait_of_pod(pod(0, "{waiting: {reason: ImagePullBackOff, message: 'no such image'}}"));

@@ -31,4 +31,14 @@ int guarded(const char* program, const std::function<int()>& body);
 // The backend that a record is of, with the options that the job was started with.
 Result<std::unique_ptr<Backend>> backend_of(const JobRecord& record);
 
+// DIJobs of the cluster that were not started here. `problem`: why they are not known.
+std::vector<JobRecord> jobs_without_record(const std::vector<JobRecord>& known, Status* problem);
+
+// The job of a record, or a DIJob of the cluster without one.
+struct FoundJob {
+  JobRecord record{};
+  bool recorded = true;
+};
+Result<FoundJob> find_job(const JobRecords& records, const std::string& name);
+
 }  // namespace divisi::run

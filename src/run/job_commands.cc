@@ -39,44 +39,6 @@ void refresh(const JobRecords& records, JobRecord& record) {
   record.reason = status.message();
 }
 
-// DIJobs of the cluster that were not started here. `problem`: why they are not known.
-std::vector<JobRecord> jobs_without_record(const std::vector<JobRecord>& known, Status* problem) {
-  std::vector<JobRecord> others;
-  // Without a kubeconfig there is no cluster to ask.
-  if (choose_backend({}).kind != BackendKind::kDijob) return others;
-  const auto backend = make_backend(BackendKind::kDijob, {});
-  auto listed = backend ? (*backend)->list_others() : failure(backend.error());
-  if (!listed) {
-    *problem = listed.error();
-    return others;
-  }
-  for (JobRecord& other : *listed) {
-    const bool recorded = std::ranges::any_of(known, [&](const JobRecord& record) {
-      return record.name == other.name && record.backend == other.backend &&
-             record.data.find("uids") != nullptr &&
-             *record.data.find("uids") == *other.data.find("uids");
-    });
-    if (!recorded) others.push_back(std::move(other));
-  }
-  return others;
-}
-
-// The job of a record, or a DIJob of the cluster without one.
-struct FoundJob {
-  JobRecord record{};
-  bool recorded = true;
-};
-Result<FoundJob> find_job(const JobRecords& records, const std::string& name) {
-  auto record = records.load(name);
-  if (record) return FoundJob{*std::move(record), true};
-  if (record.error().code() != Code::kNotFound) return failure(record.error());
-  Status problem;
-  for (JobRecord& other : jobs_without_record({}, &problem)) {
-    if (other.name == name) return FoundJob{std::move(other), false};
-  }
-  return failure(record.error());
-}
-
 std::string print_records(const std::vector<JobRecord>& jobs, const std::string& format) {
   if (format == "table" || format == "wide") return job_table(jobs, format == "wide");
   if (format == "name") {

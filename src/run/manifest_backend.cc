@@ -126,12 +126,8 @@ class ManifestBackend : public SupervisedBackend {
   }
 
  private:
-  Status edit(const JobRecords& records, JobRecord& record, const JobApi::Edit& change) {
-    DIVISI_TRY_STATUS(refresh(records, record));
-    if (has_ended(record.state)) {
-      return make_status(Code::kInvalid, "{} has ended ({}); divisi restart {} starts it again",
-                         record.name, state_name(record.state), record.name);
-    }
+  static Status edit(const JobRecords& records, const JobRecord& record,
+                     const JobApi::Edit& change) {
     auto api = JobApi::open(records.job_folder(record.name));
     if (!api) return api.error();
     return (*api)->edit_job(std::string(record.data.string_at({"namespace"})), record.name, change);

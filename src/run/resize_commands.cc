@@ -18,11 +18,17 @@ using Change = std::function<Status(Backend&, const JobRecords&, JobRecord&)>;
 Status change_job(const std::string& name, const Change& change) {
   const auto records = our_records();
   if (!records) return records.error();
-  auto record = records->load(name);
-  if (!record) return record.error();
-  auto backend = backend_of(*record);
+  auto found = find_job(*records, name);
+  if (!found) return found.error();
+  JobRecord& record = found->record;
+  auto backend = backend_of(record);
   if (!backend) return backend.error();
-  return change(**backend, *records, *record);
+  DIVISI_TRY_STATUS((*backend)->refresh(*records, record));
+  if (has_ended(record.state)) {
+    return make_status(Code::kInvalid, "{} has ended ({}); divisi restart {} starts it again", name,
+                       state_name(record.state), name);
+  }
+  return change(**backend, *records, record);
 }
 
 int suspend_or_resume(std::vector<std::string> words, bool suspended) {

@@ -236,6 +236,25 @@ def test_a_detached_job_is_found_followed_and_deleted(cluster, cli, backend):
     wait_until_gone(cluster, name)
 
 
+def test_a_dijob_is_scaled_suspended_and_resumed(cluster, cli):
+    cli.must(*cli.run("dijob", "--name", "sized", "--grace", "1s", "--detach", "--", "sleep", "600"))
+
+    def shows(pattern):
+        wait_for(f"{pattern} in divisi jobs", lambda: re.search(rf"sized +dijob +{pattern}", cli.must("jobs")), LONG)
+
+    shows("Running +1/1")
+    cli.must("scale", "sized", 2)
+    shows("Running +2/2")
+    assert "--task names one of worker" in cli.mistake("scale", "sized", 1, "--task", "gpu")
+    cli.must("suspend", "sized")
+    shows("Pending +0/2")
+    wait_for("its pods to go", lambda: not any("pods/" in each for each in objects(cluster, "sized")))
+    cli.must("resume", "sized")
+    shows("Running +2/2")
+    cli.must("delete", "--now", "sized")
+    wait_until_gone(cluster, "sized")
+
+
 def test_a_job_that_cannot_start_says_why_and_ends_with_its_timeout(cluster, cli):
     code, out, err = cli("run", "--workers", 1, "--backend", "dijob", "--image", "docker.io/local/missing:1",
                          "--image-pull-policy", "Never", "--name", "missing", "--timeout", "10s", "--delete", "--", "true")
