@@ -4,6 +4,7 @@
 #include "run/cluster_objects.h"
 #include "run/cluster_start.h"
 #include "run/job_watch.h"
+#include "run/manifest.h"
 #include "run/package_zip.h"
 #include "run/rendering.h"
 
@@ -224,11 +225,13 @@ class ClusterBackend : public Backend {
   BackendKind kind() const noexcept override { return kind_; }
 
   Result<RunJob> plan(const RunOptions& options, const std::string& entry) const override {
+    if (!options.manifest.empty()) return plan_manifest(options);
     return plan_cluster(options, kind_, entry);
   }
 
   Result<std::vector<json::Value>> documents(const RunJob& job,
                                              const PackageCut* package) const override {
+    if (!job.objects.empty()) return job.objects;
     DIVISI_TRY(const std::string zip, zip_for_config_map(package));
     return kind_ == BackendKind::kDijob ? dijob_documents(job, zip) : job_documents(job, zip);
   }
@@ -240,7 +243,7 @@ class ClusterBackend : public Backend {
 
   Status start(const RunJob& wanted, const PackageCut* package, const JobRecords& records,
                JobRecord& record, int, OutputSink& sink) override {
-    if (wanted.options.image.empty()) {
+    if (wanted.options.image.empty() && wanted.objects.empty()) {
       return make_status(Code::kInvalid,
                          "--backend {} needs --image, a container image with ditask in it; "
                          "--backend local needs none",
@@ -258,8 +261,9 @@ class ClusterBackend : public Backend {
     RunOptions options = wanted.options;
     options.name = wanted.name;
     options.name_space = place.name_space;
-    const auto job = plan(options, wanted.entry);
+    auto job = wanted.objects.empty() ? plan(options, wanted.entry) : wanted;
     if (!job) return job.error();
+    job->options = options;
     for (WorkerRecord& worker : record.workers) {
       worker.host = job->workers[static_cast<std::size_t>(worker.rank)].host;
     }

@@ -85,6 +85,15 @@ int turn_of(const json::Value& object) {
 }
 
 std::vector<json::Value> objects_of(const RunJob& job, const std::string& zip) {
+  if (!job.objects.empty()) {
+    std::vector<json::Value> objects = job.objects;
+    for (json::Value& object : objects) {
+      object["metadata"]["namespace"] = job.options.name_space;
+      object["metadata"]["labels"][kJobLabel] = job.name;
+    }
+    std::ranges::stable_sort(objects, {}, turn_of);
+    return objects;
+  }
   if (job.backend == BackendKind::kDijob) {
     std::vector<json::Value> objects = dijob_documents(job, zip);
     std::ranges::stable_sort(objects, {}, turn_of);

@@ -39,6 +39,7 @@ struct RunJob {
   std::string package{};   // as the workers see it: an absolute path
   std::string manifest{};  // the text of a DIJob's file, which then says all that runs
   std::vector<RunWorker> workers{};
+  std::vector<json::Value> objects{};  // of a manifest; then nothing is rendered
 };
 
 // What a backend knows of the place where the workers run.

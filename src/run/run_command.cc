@@ -114,9 +114,10 @@ struct Prepared {
 };
 
 Result<Prepared> prepare(RunOptions& options) {
-  if (!options.manifest.empty() && options.backend != BackendKind::kLocal) {
-    return failure(Code::kInvalid, "--backend {} does not run manifests; kubectl apply -f {}",
-                   backend_name(*options.backend), options.manifest);
+  if (!options.manifest.empty() && options.backend != BackendKind::kLocal &&
+      options.backend != BackendKind::kDijob) {
+    return failure(Code::kInvalid, "--backend {} does not run manifests; local and dijob do",
+                   backend_name(*options.backend));
   }
   Prepared prepared;
   DIVISI_TRY(prepared.backend, make_backend(*options.backend, options));

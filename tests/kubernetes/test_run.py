@@ -186,9 +186,11 @@ def test_exit_codes_are_those_of_the_first_worker_that_fails(cluster, cli, backe
 
 
 def test_a_worker_that_cannot_listen_gives_the_job_ditasks_code(cluster, cli):
-    code, out, err = cli(*cli.run("dijob", "--name", "deaf", "--env", "DI_NODES=192.0.2.1", "--delete", "-p",
-                                  write_package(cli), "-m", "my_module.main"))
-    assert code == 3 and "worker 0 (pod deaf-worker-0) ended with exit code 3" in err, (code, out, err)
+    package = write_package(cli)
+    for more in ((), ("--delete",)):  # the second takes the place of the first, which has ended
+        code, out, err = cli(*cli.run("dijob", "--name", "deaf", "--env", "DI_NODES=192.0.2.1", *more, "-p", package,
+                                      "-m", "my_module.main"))
+        assert code == 3 and "worker 0 (pod deaf-worker-0) ended with exit code 3" in err, (code, out, err)
     wait_until_gone(cluster, "deaf")
 
 
@@ -234,6 +236,23 @@ def test_a_detached_job_is_found_followed_and_deleted(cluster, cli, backend):
     wait_for("the new one to run", lambda: re.search(rf"{name} +{backend} +Running +2/2 +- +1 ", cli.must("jobs")), LONG)
     cli.must("delete", name)
     wait_until_gone(cluster, name)
+
+
+def test_a_manifest_runs_on_the_cluster(cluster, cli):
+    container = {"name": "di-container", "image": IMAGE, "imagePullPolicy": "Never",
+                 "command": ["sh", "-c", 'echo "rank $DI_RANK, lr $(cat /settings/lr)"'],
+                 "volumeMounts": [{"name": "settings", "mountPath": "/settings"}]}
+    pod = {"containers": [container], "volumes": [{"name": "settings", "configMap": {"name": "manifest-settings"}}]}
+    job = {"apiVersion": "diengine.opendilab.org/v2alpha1", "kind": "DIJob", "metadata": {"name": "manifest"},
+           "spec": {"tasks": [{"name": "worker", "type": "none", "replicas": 2, "template": {"spec": pod}}]}}
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "manifest-settings"}, "data": {"lr": "0.1"}}
+    file = cli.folder / "job.yaml"
+    file.write_text(f"{json.dumps(settings)}\n---\n{json.dumps(job)}\n")
+    code, out, err = cli("run", file, "--backend", "dijob", "--delete")
+    assert (code, sorted(out.splitlines())) == (0, ["[node 0] rank 0, lr 0.1", "[node 1] rank 1, lr 0.1"]), (out, err)
+    wait_until_gone(cluster, "manifest")
+    file.write_text(json.dumps(settings))
+    assert "one DIJob is needed, it has 0" in cli.mistake("run", file, "--backend", "dijob")
 
 
 def test_a_dijob_is_scaled_suspended_and_resumed(cluster, cli):
@@ -426,6 +445,10 @@ def test_a_killed_divisi_run_leaves_nothing_that_divisi_jobs_does_not_know(contr
         if number == 0:
             assert known.group(1) in ("Pending", "Starting"), table
         if known is None or known.group(1) == "Failed":
+            wait_for(f"nothing of {name}", lambda: not objects(control_plane, name, "default"))
+        if number == 0:  # one object owns the rest
+            control_plane.kubectl("delete", "dijob,job", "-l", f"{LABEL}={name}")
+            assert re.search(rf"{name} +{backend} +Stopped", bare.must("jobs"))
             wait_for(f"nothing of {name}", lambda: not objects(control_plane, name, "default"))
         if known is not None:
             bare.must("delete", name)
