@@ -172,14 +172,14 @@ def test_the_greeting_of_three_workers_of_which_two_have_a_gpu(cluster, cli, bac
 def test_exit_codes_are_those_of_the_first_worker_that_fails(cluster, cli, backend):
     fail = 'if [ "$DITASK_NODE_ID" = 0 ]; then {}; fi; exec sleep 600'
     # Of `job` the two kinds of workers are two Jobs: the failure of one ends the other.
-    for number, (script, code, words) in enumerate((("echo failing; exit 3", 1, "exit code 1"),
+    for number, (script, code, words) in enumerate((("echo failing; exit 3", 3, "exit code 3"),
                                                     ("kill -KILL $$", 137, "SIGKILL"))):
         name = f"fail-{backend}-{number}"
         ended = cli(*cli.run(backend, "--gpus", 1, "--name", name, "--grace", "1s", "--", "sh", "-c",
                              fail.format(script), workers=2))
         assert ended[0] == code, ended
         assert words in ended[2] and "failed" in ended[2], ended
-        if code == 1:
+        if code == 3:
             assert "[node 0] failing\n" in ended[1], ended
         cli.must("delete", "--now", name)
         wait_until_gone(cluster, name)
