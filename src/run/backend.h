@@ -64,7 +64,8 @@ class Backend {
   // the record (state, workers, data) before the other side could be forgotten: what was started
   // is in it even if this process is killed. After a failure nothing runs and nothing was left.
   // `attached_fd`: the read end of a pipe; the job ends when its write end closes, that is with
-  // the `divisi run` that holds it, however that ends. -1: it goes on.
+  // the `divisi run` that holds it, however that ends. -1: it goes on. A cluster has nobody to hold
+  // the other end: its jobs go on.
   virtual Status start(const RunJob& job, const PackageCut* package, const JobRecords& records,
                        JobRecord& record, int attached_fd, OutputSink& sink) = 0;
 
@@ -99,8 +100,7 @@ class Backend {
 // Fails with one line when there is no such backend in this build.
 Result<std::unique_ptr<Backend>> make_backend(BackendKind kind, const RunOptions& options);
 
-// The default: local, while the cluster's backends only print. The reason says what the
-// kubeconfig's cluster has.
+// The default: dijob where the kubeconfig's cluster has the type, else local.
 struct BackendChoice {
   BackendKind kind = BackendKind::kLocal;
   std::string reason{};  // "no kubeconfig", "cluster X has the type DIJob"

@@ -15,7 +15,6 @@
 #include <chrono>
 #include <poll.h>
 #include <set>
-#include <sys/epoll.h>
 #include <utility>
 
 namespace divisi::run {
@@ -26,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 // How long a cluster may be away while a job is followed.
 constexpr std::chrono::seconds kMostAway{120};
 constexpr std::chrono::seconds kAskAgain{2};
+constexpr int kLookEvery = 1000;  // milliseconds
 // Beyond the grace of its pods: how long a deleted job may take to go.
 constexpr std::chrono::seconds kSlowEnd{60};
 
@@ -78,7 +78,14 @@ class Following {
           !options_.on_wake()) {
         return make_status(Code::kCancelled, "following {} was given up", record_.name);
       }
-      JobWatch::Seen seen = watch_.seen();
+      // Lines alone change nothing; whether the cluster is away is looked at once a second.
+      const auto now = Clock::now();
+      if (!watch_.take_changed() && now - looked_at_ < std::chrono::milliseconds(kLookEvery)) {
+        take_lines();
+        continue;
+      }
+      looked_at_ = now;
+      const JobWatch::Seen seen = watch_.seen();
       // After the look: lines that came before it are printed before its end is believed.
       take_lines();
       if (!seen.trouble.ok()) return seen.trouble;
@@ -100,10 +107,9 @@ class Following {
   }
 
   void wait() {
-    constexpr int kLookAgain = 1000;  // milliseconds: whether the cluster is away
     std::array<pollfd, 2> watched{pollfd{watch_.fd(), POLLIN, 0},
                                   pollfd{options_.wake_fd, POLLIN, 0}};
-    ::poll(watched.data(), watched.size(), kLookAgain);
+    ::poll(watched.data(), watched.size(), kLookEvery);
   }
 
   void take_lines() {
@@ -211,6 +217,7 @@ class Following {
   std::vector<OutputLine> collected_;
   std::set<std::string> said_;
   std::uint64_t errors_ = 0;
+  Clock::time_point looked_at_{};
   Clock::time_point asked_{};
   std::optional<Clock::time_point> away_since_;
   std::optional<Clock::time_point> deleted_at_;

@@ -18,9 +18,9 @@ constexpr int kBySignal = 128;
 constexpr std::size_t kLongestWords = 300;
 
 const json::Array& items_at(const json::Value& value, json::Path path) {
-  static const json::Array kNone;
+  static const json::Array none;
   const json::Value* const found = value.find_path(path);
-  return found != nullptr && found->as_array() != nullptr ? *found->as_array() : kNone;
+  return found != nullptr && found->as_array() != nullptr ? *found->as_array() : none;
 }
 
 std::optional<int> number(std::string_view text) {

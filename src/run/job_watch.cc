@@ -76,25 +76,25 @@ JobWatch::JobWatch(ClusterLink& link, BackendKind kind, const JobRecord& record,
     kube::Client& client = link_.session().client();
     logs_ = std::make_unique<PodLogs>(
         client, link_.space(), std::move(options),
-        [this](OutputLine line) { add_line(std::move(line)); }, [this] { wake(); });
+        [this](OutputLine line) { add_line(std::move(line)); }, [this] { tell_change(); });
     owners_ =
         std::make_unique<kube::Informer>(client, owners_options(kind, link_.space(), record.name));
     pods_ =
         std::make_unique<kube::Informer>(client, pods_options(kind, link_.space(), record.name));
     owners_->add_handler(
-        {.on_added = [this](const kube::ObjectPtr&) { wake(); },
-         .on_changed = [this](const kube::ObjectPtr&, const kube::ObjectPtr&) { wake(); },
-         .on_deleted = [this](const kube::ObjectPtr&, bool) { wake(); },
-         .on_synced = [this] { wake(); }});
+        {.on_added = [this](const kube::ObjectPtr&) { tell_change(); },
+         .on_changed = [this](const kube::ObjectPtr&, const kube::ObjectPtr&) { tell_change(); },
+         .on_deleted = [this](const kube::ObjectPtr&, bool) { tell_change(); },
+         .on_synced = [this] { tell_change(); }});
     pods_->add_handler({.on_added = [this](const kube::ObjectPtr& pod) { pod_changed(pod); },
                         .on_changed = [this](const kube::ObjectPtr&,
                                              const kube::ObjectPtr& pod) { pod_changed(pod); },
                         .on_deleted =
                             [this](const kube::ObjectPtr& pod, bool) {
                               logs_->gone(pod->uid());
-                              wake();
+                              tell_change();
                             },
-                        .on_synced = [this] { wake(); }});
+                        .on_synced = [this] { tell_change(); }});
     owners_->start();
     pods_->start();
   });
@@ -116,6 +116,11 @@ bool JobWatch::is_ours(const json::Value& object, bool by_owner) const {
 void JobWatch::pod_changed(const kube::ObjectPtr& pod) {
   const json::Value value = pod->value();
   if (is_ours(value, true)) logs_->look_at(value);
+  tell_change();
+}
+
+void JobWatch::tell_change() {
+  changed_ = true;
   wake();
 }
 
@@ -186,6 +191,7 @@ void JobWatch::look_at(std::vector<json::Value> pods) {
       if (is_ours(pod, true)) logs_->look_at(pod);
     }
   });
+  tell_change();
 }
 
 }  // namespace divisi::run

@@ -1,7 +1,7 @@
 // JobWatch: one job of a cluster while somebody looks at it: its objects, its pods, their output.
 //
 //   JobWatch watch(link, kind, record, {.follow = true});
-//   poll(watch.fd()) ...  watch.take_lines();  if (watch.take_changed()) watch.seen();
+//   poll(watch.fd()) ...  if (watch.take_changed()) watch.seen();  watch.take_lines();
 //
 // One thread uses it; the rest is on the loop of the link's session.
 #pragma once
@@ -38,6 +38,8 @@ class JobWatch {
 
   int fd() const noexcept { return wake_.get(); }  // readable: there is something to take
   std::vector<OutputLine> take_lines();
+  // Whether seen() may differ from what it was at the last time.
+  bool take_changed() noexcept { return changed_.exchange(false); }
   Seen seen();
   // Pods as they were read just now: the watch may be a moment behind.
   void look_at(std::vector<json::Value> pods);
@@ -46,11 +48,13 @@ class JobWatch {
   void add_line(OutputLine line);
   void pod_changed(const kube::ObjectPtr& pod);
   bool is_ours(const json::Value& object, bool by_owner) const;
+  void tell_change();
   void wake();
 
   ClusterLink& link_;
   const std::vector<std::string> uids_;
   io::Descriptor wake_;
+  std::atomic<bool> changed_ = true;
   // Of the loop.
   std::unique_ptr<kube::Informer> owners_;
   std::unique_ptr<kube::Informer> pods_;
