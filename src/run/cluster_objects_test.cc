@@ -159,13 +159,13 @@ TEST(TimedLinesTest, AStreamThatIsOpenedAgainRepeatsNothing) {
   const auto since = lines.resume();
   ASSERT_TRUE(since);
   // The server cuts it to 00:00:04: from there on everything was seen.
-  std::vector<std::string> told;
+  std::vector<std::string> taken;
   for (const char* const line :
        {"2026-01-01T00:00:05.1Z a", "2026-01-01T00:00:05.1Z a", "2026-01-01T00:00:05.9Z b",
         "2026-01-01T00:00:05.9Z b", "2026-01-01T00:00:06Z "}) {
-    if (const auto made = lines.take(line)) told.push_back(made->text);
+    if (const auto made = lines.take(line)) taken.push_back(made->text);
   }
-  EXPECT_THAT(told, ElementsAre("b", "")) << "a line that was printed twice comes twice";
+  EXPECT_THAT(taken, ElementsAre("b", "")) << "a line that was printed twice comes twice";
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace divisi::run {
 class JobWatch {
  public:
   struct Seen {
-    bool synced = false;                // all was told once
+    bool synced = false;                // the first lists are complete
     std::vector<json::Value> owners{};  // the DIJob, or the Jobs
     std::vector<json::Value> pods{};    // those of these owners
     std::uint64_t errors = 0;           // of the watches, so far

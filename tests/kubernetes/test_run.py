@@ -354,7 +354,7 @@ def test_a_connection_that_breaks_costs_no_line(cluster, cli, wire):
         seen = last_line(run)
         wait_for("some lines more", lambda: last_line(run) > seen + 100, LONG)
         wire.cut(joined=number != 2)
-    wait_for("the end of the cluster to be told", lambda: "does not answer" in run.noted(), LONG)
+    wait_for("a note that the cluster is away", lambda: "does not answer" in run.noted(), LONG)
     wire.joined = True
     assert run.wait(LONG) == 0, run.noted()
     assert run.noted().count("does not answer") == 1 and "answers again" in run.noted(), run.noted()
