@@ -47,7 +47,7 @@ const json::Value* find_dijob(const std::vector<json::Value>& objects) {
 Result<std::string> name_of_job(const RunOptions& options, const json::Value* dijob) {
   if (!options.name.empty()) return options.name;
   if (dijob == nullptr) return make_up_name("manifest.main");
-  const std::string name(dijob->string_at({"metadata", "name"}));
+  std::string name(dijob->string_at({"metadata", "name"}));
   if (name.empty()) return make_up_name("manifest.main");
   if (const Status status = check_job_name(name); !status.ok()) {
     return failure(status.code(), "{}: metadata.name {}; choose another with --name",
