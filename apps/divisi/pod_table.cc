@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <tuple>
 
 namespace divisi::apps {
 namespace {
@@ -141,7 +142,9 @@ std::vector<run::WorkerRecord> PodTable::workers() const {
   for (const auto& [name, entry] : pods_) {
     if (!entry.gone) workers.push_back(entry.shown);
   }
-  std::ranges::stable_sort(workers, {}, &run::WorkerRecord::rank);
+  std::ranges::sort(workers, {}, [](const run::WorkerRecord& worker) {
+    return std::tie(worker.rank, worker.name);
+  });
   return workers;
 }
 

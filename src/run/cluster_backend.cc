@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <map>
 #include <poll.h>
 #include <set>
 #include <utility>
@@ -56,6 +57,37 @@ Status end_the_others(ClusterLink& link, BackendKind kind, const std::vector<jso
   return {};
 }
 
+// How long the cluster has been away, and what is said about it.
+class Absence {
+ public:
+  explicit Absence(OutputSink& sink) : sink_(sink) {}
+
+  static bool is(const Status& status) { return status.code() == Code::kUnavailable; }
+  bool lasts() const noexcept { return since_.has_value(); }
+
+  // The cluster did not answer: kUnavailable once that has lasted too long.
+  Status add(const Status& why) {
+    const auto now = Clock::now();
+    if (!since_) {
+      since_ = now;
+      sink_.note(fmt::format("{}; trying again for {} s", why.message(), kMostAway.count()));
+    }
+    if (now - *since_ < kMostAway) return {};
+    return make_status(Code::kUnavailable,
+                       "{}; given up after {} s, the job may go on: divisi jobs tells",
+                       why.message(), kMostAway.count());
+  }
+
+  void end(const std::string& cluster) {
+    if (since_) sink_.note(fmt::format("the cluster {} answers again", cluster));
+    since_.reset();
+  }
+
+ private:
+  OutputSink& sink_;
+  std::optional<Clock::time_point> since_;
+};
+
 // One job, from the first look to its end.
 class Following {
  public:
@@ -68,6 +100,7 @@ class Following {
         options_(options),
         sink_(sink),
         ended_before_(has_ended(record.state)),
+        absence_(sink),
         watch_(link, kind, record,
                {.follow = options.follow, .ranks = options.ranks, .since = options.since}) {}
 
@@ -117,44 +150,36 @@ class Following {
       if (options_.follow) {
         sink_.line(line);
       } else {
-        collected_.push_back(std::move(line));
+        const auto time = line.time;
+        collected_.emplace(time, std::move(line));
       }
     }
   }
 
   // What is not followed comes in the order of its times.
   void print_collected() {
-    std::ranges::stable_sort(collected_, {}, &OutputLine::time);
-    for (const OutputLine& line : collected_) sink_.line(line);
+    for (const auto& [time, line] : collected_) sink_.line(line);
   }
 
   Status look_whether_away(const JobWatch::Seen& seen) {
     const auto now = Clock::now();
-    const bool asked_for = seen.errors != errors_ || away_since_;
+    const bool asked_for = seen.errors != errors_ || absence_.lasts();
     if (!asked_for || now - asked_ < kAskAgain) return {};
     asked_ = now;
     errors_ = seen.errors;
     const Status answer = link_.ping();
-    if (answer.ok()) {
-      if (away_since_) sink_.note(fmt::format("the cluster {} answers again", link_.name()));
-      away_since_.reset();
-      return {};
-    }
-    if (!away_since_) {
-      away_since_ = now;
-      sink_.note(fmt::format("{}; trying again for {} s", answer.message(), kMostAway.count()));
-    }
-    if (now - *away_since_ < kMostAway) return {};
-    return make_status(Code::kUnavailable,
-                       "{}; given up after {} s, the job may go on: divisi jobs tells",
-                       answer.message(), kMostAway.count());
+    if (!answer.ok()) return absence_.add(answer);
+    absence_.end(link_.name());
+    return {};
   }
 
   Status judge(const JobWatch::Seen& seen) {
     const JobRecord before = record_;
     judge_job(kind_, seen.owners, seen.pods, record_);
     say_waits(seen);
-    DIVISI_TRY_STATUS(end_the_others(link_, kind_, seen.owners));
+    const Status others = end_the_others(link_, kind_, seen.owners);
+    if (Absence::is(others)) return absence_.add(others);
+    DIVISI_TRY_STATUS(others);
     if (to_json(before) == to_json(record_)) return {};
     return save_where_recorded(records_, record_);
   }
@@ -187,9 +212,15 @@ class Following {
     }
     if (!looked_) {
       // The watch of pods may be behind that of the job.
+      auto listed = link_.list(kube::resources::pods(), pod_labels(kind_, record_.name));
+      if (!listed && Absence::is(listed.error())) {
+        const Status away = absence_.add(listed.error());
+        if (!away.ok()) return failure(away);
+        return false;
+      }
+      if (!listed) return failure(listed.error());
       looked_ = true;
-      DIVISI_TRY(auto pods, link_.list(kube::resources::pods(), pod_labels(kind_, record_.name)));
-      pods = pods_of(std::move(pods), owner_uids(record_));
+      auto pods = pods_of(*std::move(listed), owner_uids(record_));
       if (!ended_before_ && !seen.owners.empty()) judge_job(kind_, seen.owners, pods, record_);
       watch_.look_at(std::move(pods));
       return false;
@@ -213,13 +244,13 @@ class Following {
   const FollowOptions& options_;
   OutputSink& sink_;
   const bool ended_before_;
+  Absence absence_;
   JobWatch watch_;
-  std::vector<OutputLine> collected_;
+  std::multimap<std::chrono::system_clock::time_point, OutputLine> collected_;
   std::set<std::string> said_;
   std::uint64_t errors_ = 0;
   Clock::time_point looked_at_{};
   Clock::time_point asked_{};
-  std::optional<Clock::time_point> away_since_;
   std::optional<Clock::time_point> deleted_at_;
   bool looked_ = false;
 };
@@ -304,7 +335,7 @@ class ClusterBackend : public Backend {
                          "--previous: the backend {} keeps no output of pods that were replaced",
                          backend_name(kind_));
     }
-    DIVISI_TRY_STATUS(refresh(records, record));
+    DIVISI_TRY_STATUS(look_first(records, record, options, sink));
     if (owner_uids(record).empty()) return {};  // it never began
     const auto link = ClusterLink::open(place_of(record));
     if (!link) return link.error();
@@ -371,6 +402,21 @@ class ClusterBackend : public Backend {
   }
 
  private:
+  // Whoever follows has patience with a cluster that is away, from the first look on.
+  Status look_first(const JobRecords& records, JobRecord& record, const FollowOptions& options,
+                    OutputSink& sink) {
+    Absence absence(sink);
+    while (true) {
+      const Status status = refresh(records, record);
+      if (!options.follow || !Absence::is(status)) return status;
+      DIVISI_TRY_STATUS(absence.add(status));
+      pollfd woken{options.wake_fd, POLLIN, 0};
+      if (::poll(&woken, 1, kLookEvery) > 0 && options.on_wake && !options.on_wake()) {
+        return make_status(Code::kCancelled, "following {} was given up", record.name);
+      }
+    }
+  }
+
   // `divisi run` was killed before all of it was made: nothing of it may stay.
   Status end_half_started(ClusterLink& link, const JobRecords& records, JobRecord& record) {
     DIVISI_TRY_STATUS(delete_objects(link, kind_, record));

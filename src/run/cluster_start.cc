@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <thread>
+#include <utility>
 
 namespace divisi::run {
 namespace {
@@ -84,6 +86,18 @@ int turn_of(const json::Value& object) {
   return kind == "ConfigMap" ? 2 : 3;
 }
 
+// Those of one turn stay in their order.
+std::vector<json::Value> in_turn(std::vector<json::Value> objects) {
+  std::multimap<int, json::Value> turns;
+  for (json::Value& object : objects) {
+    const int turn = turn_of(object);
+    turns.emplace(turn, std::move(object));
+  }
+  std::vector<json::Value> ordered;
+  for (auto& [turn, object] : turns) ordered.push_back(std::move(object));
+  return ordered;
+}
+
 std::vector<json::Value> objects_of(const RunJob& job, const std::string& zip) {
   if (!job.objects.empty()) {
     std::vector<json::Value> objects = job.objects;
@@ -91,21 +105,15 @@ std::vector<json::Value> objects_of(const RunJob& job, const std::string& zip) {
       object["metadata"]["namespace"] = job.options.name_space;
       object["metadata"]["labels"][kJobLabel] = job.name;
     }
-    std::ranges::stable_sort(objects, {}, turn_of);
-    return objects;
+    return in_turn(std::move(objects));
   }
-  if (job.backend == BackendKind::kDijob) {
-    std::vector<json::Value> objects = dijob_documents(job, zip);
-    std::ranges::stable_sort(objects, {}, turn_of);
-    return objects;
-  }
+  if (job.backend == BackendKind::kDijob) return in_turn(dijob_documents(job, zip));
   std::vector<json::Value> objects = job_documents(job, zip);
   for (json::Value& object : objects) {
     if (object.string_at({"kind"}) == "Job") mount_secret(object, job.name);
   }
   objects.push_back(secret_of(job));
-  std::ranges::stable_sort(objects, {}, turn_of);
-  return objects;
+  return in_turn(std::move(objects));
 }
 
 json::Value reference_to(const json::Value& owner) {

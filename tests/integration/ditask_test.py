@@ -319,10 +319,10 @@ class ExitCodes(DitaskTest):
         self.assertIn("returned 7", err)
 
     def test_A124_a_port_in_use_is_3(self):
+        port = free_port(2)
         with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
+            taken.bind(("127.0.0.1", port))
             taken.listen()
-            port = taken.getsockname()[1]
             for workers, topology in ((1, "alone"), (2, "mesh")):
                 code, _, err = self.run_ditask(
                     *self.local("actions.succeed", port, "--parallel-workers", workers,
