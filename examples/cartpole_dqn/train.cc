@@ -309,7 +309,7 @@ void train(const std::vector<std::string>& args) {
   std::shared_ptr<rl::RemoteSource> source;
   if (roles.contains("collector") && !roles.contains("replay")) {
     sink = std::make_shared<rl::RemoteSink>(router, env->observation_size(), give_up);
-    sink->greet();
+    if (!sink->greet()) return;
   }
   if (roles.contains("learner") && !roles.contains("replay")) {
     source = std::make_shared<rl::RemoteSource>(
@@ -319,7 +319,7 @@ void train(const std::vector<std::string>& args) {
                         .observation_size = env->observation_size(),
                         .action_count = env->action_count()},
         give_up);
-    source->greet();
+    if (!source->greet()) return;
   }
 
   const auto running = task.start({.ctx = std::make_shared<divisi::OnlineRLContext>()});

@@ -1,6 +1,7 @@
 #include "rl/replay_client.h"
 
 #include "base/deadline.h"
+#include "divisi/node_restarts.h"
 #include "divisi/parallel.h"
 #include "rl/listeners.h"
 
@@ -17,7 +18,9 @@ namespace divisi::rl {
 namespace {
 
 constexpr auto kLookAgain = std::chrono::milliseconds(50);  // whether to give up
-constexpr std::size_t kUnderWay = 2;                        // inserts, or requests
+// Others of a job link with a node that came back within milliseconds.
+constexpr auto kLeftAlone = std::chrono::seconds(5);
+constexpr std::size_t kUnderWay = 2;  // inserts, or requests
 
 // A later life of this node begins above everything this one sends.
 std::int64_t first_number() {
@@ -51,17 +54,22 @@ class Connection {
     });
   }
 
-  void greet(std::chrono::milliseconds timeout) {
+  bool greet(std::chrono::milliseconds timeout) {
     const auto deadline = deadline_after(timeout);
+    auto last_seen = std::chrono::steady_clock::now();  // anybody
     std::unique_lock lock(mutex);
     while (!changed.wait_for(lock, kLookAgain, [&] { return welcome || !refused.empty(); })) {
-      if (router.interrupted()) return;
-      if (std::chrono::steady_clock::now() < deadline) continue;
+      if (router.interrupted()) return true;
+      const auto now = std::chrono::steady_clock::now();
+      if (node_restarts() == 0 || !router.peers().empty()) last_seen = now;
+      if (now - last_seen > kLeftAlone) return false;
+      if (now < deadline) continue;
       throw TimeoutError("no replay has announced itself in " +
                          std::to_string(timeout.count() / 1000) +
                          " s: is there a node with the role replay, and is this one linked to it?");
     }
     if (!refused.empty()) throw UsageError(refused);
+    return true;
   }
 
   // Under the mutex. True once it holds; false: give up. Throws what the replay refused us for.
@@ -204,8 +212,8 @@ RemoteSink::RemoteSink(Parallel& router, int observation_size, GiveUp give_up)
 
 RemoteSink::~RemoteSink() = default;
 
-void RemoteSink::greet(std::chrono::milliseconds timeout) {
-  state_->greet(timeout);
+bool RemoteSink::greet(std::chrono::milliseconds timeout) {
+  return state_->greet(timeout);
 }
 
 bool RemoteSink::push(const Transitions& transitions, const Collected& collected) {
@@ -294,8 +302,8 @@ RemoteSource::RemoteSource(Parallel& router, SampleShape shape, GiveUp give_up)
 
 RemoteSource::~RemoteSource() = default;
 
-void RemoteSource::greet(std::chrono::milliseconds timeout) {
-  state_->greet(timeout);
+bool RemoteSource::greet(std::chrono::milliseconds timeout) {
+  return state_->greet(timeout);
 }
 
 std::optional<Samples> RemoteSource::next() {

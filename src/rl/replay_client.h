@@ -60,7 +60,8 @@ class LocalReplay final : public ReplaySink, public ReplaySource {
 // What both remote ends do first: greet the replay once it has announced itself. Call it before the
 // task is started, so that a node that does not fit ends alone and not with the whole job. Throws
 // UsageError when the replay refuses this node, TimeoutError when none is found; returns early
-// when the process is asked to end.
+// when the process is asked to end. False: the job has ended without this node, which the launcher
+// has started again after everybody else had left.
 inline constexpr auto kReplaySoon = std::chrono::seconds(60);
 
 // Keeps up to two inserts unanswered. When the replay comes back as another process, what it had
@@ -69,7 +70,7 @@ class RemoteSink final : public ReplaySink {
  public:
   RemoteSink(Parallel& router, int observation_size, GiveUp give_up);
   ~RemoteSink() override;
-  void greet(std::chrono::milliseconds timeout = kReplaySoon);
+  bool greet(std::chrono::milliseconds timeout = kReplaySoon);
   // Throws UsageError when the replay refuses this node.
   bool push(const Transitions& transitions, const Collected& collected) override;
   std::int64_t env_step() const override;
@@ -92,7 +93,7 @@ class RemoteSource final : public ReplaySource {
  public:
   RemoteSource(Parallel& router, SampleShape shape, GiveUp give_up);
   ~RemoteSource() override;
-  void greet(std::chrono::milliseconds timeout = kReplaySoon);
+  bool greet(std::chrono::milliseconds timeout = kReplaySoon);
   // Throws UsageError for rows that do not fit, or when the replay refuses this node.
   std::optional<Samples> next() override;
   void update_priorities(const Samples& samples, std::span<const float> errors) override;

@@ -4,6 +4,7 @@
 #include "base/glob.h"
 #include "base/log.h"
 #include "divisi/detail/front_end.h"
+#include "divisi/node_restarts.h"
 #include "divisi/task.h"
 #include "runtime/entry.h"
 #include "runtime/listener_gate.h"
@@ -418,6 +419,11 @@ void detail::FrontEnd::run(const ParallelOptions& options, const ForeignMain& ma
   run_plan(
       options, *planned, [&main](const std::vector<std::string>&) { return main.call(); },
       main.command);
+}
+
+int node_restarts() {
+  const auto active = job();
+  return active == nullptr ? 0 : active->config.restarts;
 }
 
 int Parallel::Runner::run_reporting(const Main& main,
